@@ -1,0 +1,1 @@
+"""Every side effect of a workflow, as small classes over ports."""

@@ -1,0 +1,1 @@
+"""The HTTP front door: REST, the agents' endpoint, authentication, event streams."""

@@ -1,0 +1,1 @@
+"""The core: importable without Temporal or a web server."""

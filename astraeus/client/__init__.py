@@ -1,0 +1,1 @@
+"""The API's client, on httpx; what the CLI uses and users script with."""

@@ -1,0 +1,1 @@
+"""How a cluster starts workers: the Executor protocol and its adapters."""

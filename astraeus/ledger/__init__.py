@@ -1,0 +1,1 @@
+"""The SQL ledger: tables, rules the database enforces, queries, the change feed."""

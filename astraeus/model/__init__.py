@@ -1,0 +1,1 @@
+"""Run specification, machines, states and words: pydantic models and pure rules."""

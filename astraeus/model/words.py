@@ -1,0 +1,102 @@
+"""The words users read: every state's reason is made here and nowhere else."""
+
+import math
+from collections.abc import Sequence
+
+from astraeus.model.budget import RestartBudget
+
+
+def starting(ready: int, size: int) -> str:
+    """Progress to the barrier."""
+    return f"Starting together: {ready} of {size} ready"
+
+
+def minutes_left(seconds: float) -> str:
+    """A wait rounded up, in the largest unit that reads well."""
+    if seconds <= 90:
+        return f"{max(1, math.ceil(seconds))} s"
+    if seconds <= 90 * 60:
+        return f"{math.ceil(seconds / 60)} min"
+    return f"{math.ceil(seconds / 3600)} h"
+
+
+def waiting_for_tighter(
+    seconds: float, wanted: str, wanted_gbps: float | None, now: str, now_gbps: float | None
+) -> str:
+    """Patience: what the run waits for and what it could have at once. Bandwidths are in GB/s."""
+    return (
+        f"Waiting up to {minutes_left(seconds)} more for {wanted}{_all_reduce(wanted_gbps)} "
+        f"(could start now on {now}{_all_reduce(now_gbps)})"
+    )
+
+
+def _all_reduce(gbps: float | None) -> str:
+    return "" if gbps is None else f", ~{gbps:.0f} GB/s all-reduce"
+
+
+def preempted(preemptor: str) -> str:
+    """The reason after an eviction by the scheduler."""
+    return f"Preempted by higher-priority work ({preemptor}); waiting to run again"
+
+
+def preempted_by_person(who: str, why: str | None) -> str:
+    """The reason after `:preempt`."""
+    return f"Preempted by {who}{f' ({why})' if why else ''}; waiting to run again"
+
+
+def drained(machine: str, who: str) -> str:
+    """The reason after an operator drained a machine under the run."""
+    return f"Moved off {machine}, drained by {who}; waiting to run again"
+
+
+def lost_machine(worker: str) -> str:
+    """The failure of a worker whose machine was lost."""
+    return f"{worker} lost its machine"
+
+
+def exited(worker: str, code: int | None, signal: int | None, oom: bool = False) -> str:
+    """How a worker's process ended."""
+    if oom:
+        return f"{worker} ran out of memory"
+    return f"{worker} was ended by signal {signal}" if signal else f"{worker} exited with code {code}"
+
+
+def could_not_start(worker: str, error: str) -> str:
+    """A worker that failed before its command ran."""
+    return f"{worker} could not start: {error}"
+
+
+def barrier_timed_out(missing: Sequence[str]) -> str:
+    """The barrier's limit passed; the members that did not arrive are named."""
+    names = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
+    return f"Gang barrier timed out waiting for all members (missing: {names})"
+
+
+def gang_restart(failure: str, delay: float | None = None, budget: RestartBudget | None = None) -> str:
+    """The reason while a gang waits to be placed again after `failure`."""
+    words = f"Gang restart: {failure}"
+    if delay:
+        words += f"; restarting in {delay:.0f} s"
+    if delay and budget is not None and budget.left is not None:
+        words += f" ({budget.left} of {budget.size} restarts left)"
+    return words
+
+
+def budget_spent(failure: str, budget: RestartBudget) -> str:
+    """The final reason when a failure finds the budget spent."""
+    return f"{failure}: restart budget ({budget.size}) spent; the gang does not run without it"
+
+
+def failed_for_good(failure: str) -> str:
+    """The final reason of a run whose on_failure is Fail."""
+    return f"{failure}; on_failure is Fail"
+
+
+def time_limit(seconds: int) -> str:
+    """The final reason of a run that reached its time limit."""
+    return f"Reached its time limit ({seconds} s)"
+
+
+def stopping(why: str) -> str:
+    """The reason while members are being stopped."""
+    return f"Stopping: {why}"

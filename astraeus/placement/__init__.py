@@ -1,0 +1,1 @@
+"""Pure placement: a snapshot in, a plan out."""

@@ -1,0 +1,172 @@
+"""What the planner is told and what it decides: values only, no clock, no I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from astraeus.model.machine import FABRIC, LEAF, NVLINK, RACK, ROCE, SPINE, Nic
+from astraeus.model.network import NetworkPlace, Rung
+from astraeus.model.spec import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine. GPU sets are bitmasks. `refusal` says why it takes no work now ('down', 'cordoned', …)."""
+
+    name: str
+    gpus: int
+    gpu_model: str
+    cpu_cores: float
+    memory_bytes: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ports: tuple[Nic, ...] = ()
+    broken: int = 0
+    doubtful: int = 0
+    refusal: str | None = None
+
+    @property
+    def leaf(self) -> str | None:
+        """Its leaf group."""
+        return self.labels.get(LEAF)
+
+    @property
+    def spine(self) -> str | None:
+        """Its spine group."""
+        return self.labels.get(SPINE)
+
+    @property
+    def fabric(self) -> str | None:
+        """Its InfiniBand fabric."""
+        return self.labels.get(FABRIC)
+
+    @property
+    def rack(self) -> str | None:
+        """Its rack."""
+        return self.labels.get(RACK)
+
+    @property
+    def nvlink_domain(self) -> str | None:
+        """Its multi-node NVLink domain."""
+        return self.labels.get(NVLINK)
+
+    @property
+    def roce(self) -> str | None:
+        """The RoCE network it is on."""
+        return self.labels.get(ROCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Room one worker of a granted claim holds on a machine.
+
+    `ends_at` is when its time limit ends it; a `stopping` one frees its room by itself and is no victim.
+    """
+
+    claim: int
+    run_uid: str
+    run_name: str
+    workspace: str
+    attempt: int
+    machine: str
+    gpu_mask: int
+    cpu_cores: float
+    memory_bytes: int
+    priority: int = 0
+    preemptible: bool = True
+    started_at: float = 0.0
+    ends_at: float | None = None
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A waiting claim. `submitted_at` is the run's own, kept through restarts; `avoid` names machines it just failed on."""
+
+    claim: int
+    run_uid: str
+    run_name: str
+    workspace: str
+    attempt: int
+    resources: Resources
+    priority: int
+    submitted_at: float
+    patience_until: float
+    avoid: frozenset[str] = frozenset()
+    time_limit_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """GPUs of a machine kept for a waiting claim, by an eviction for it or because it is first in line."""
+
+    claim: int
+    machine: str
+    gpu_mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything a pass decides on, from one consistent state of the ledger. `factors` overrides the estimate's."""
+
+    cluster: str
+    machines: tuple[Machine, ...]
+    holdings: tuple[Holding, ...] = ()
+    asks: tuple[Ask, ...] = ()
+    reserved: tuple[Reserved, ...] = ()
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One worker's place. `hcas` are the ports it is given, as NCCL_IB_HCA names them."""
+
+    rank: int
+    machine: str
+    gpu_mask: int
+    cpu_cores: float
+    memory_bytes: int
+    hcas: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A whole gang placed: members in rank order, the rung it reached and what to expect there."""
+
+    claim: int
+    run_uid: str
+    attempt: int
+    rung: Rung
+    place: NetworkPlace
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A whole run to be stopped so that a higher one gets its room."""
+
+    claim: int
+    run_uid: str
+    attempt: int
+    for_claim: int
+    for_run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a claim still waits: the sentence users read, all blockers behind it, and its place in the queue (from 1)."""
+
+    claim: int
+    run_uid: str
+    reason: str
+    blockers: tuple[str, ...] = ()
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a pass decided. `next_change_at` is when it would decide otherwise by the passing of time alone."""
+
+    grants: tuple[Grant, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    reserved: tuple[Reserved, ...] = ()
+    next_change_at: float | None = None

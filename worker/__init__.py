@@ -1,0 +1,1 @@
+"""Processes: the Temporal worker process, configuration, the embedded stack."""

@@ -1,0 +1,1 @@
+"""Decisions over time: deterministic, no client library reachable from here."""
