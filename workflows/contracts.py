@@ -4,6 +4,8 @@ A stub carries the name and the types of an activity; the effect behind it is in
 ids and small values, never specs, configs or environments.
 """
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 from temporalio import activity
 
@@ -16,27 +18,50 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
+Phase = Literal["queue", "start", "run", "stop", "close", "backoff", "held", "over"]
+
+
+class StopOrder(Message):
+    """Stop an attempt's members; the intent (`cause`, by whom and why) is recorded before the first signal.
+
+    `cause` is None when the attempt ended by a failure of its own: then there is no intent to record.
+    """
+
+    ref: AttemptRef
+    cause: str | None
+    who: str
+    why: str | None = None
+    failure: str | None = None
+
+
 class RunLife(Message):
-    """Everything RunWorkflow knows; one value, passed on when it continues as new."""
+    """Everything RunWorkflow knows; one value, passed on when it continues as new.
+
+    `phase` is where the state machine stands. Times are seconds since the epoch on the workflow's clock.
+    `charged` and `earned_seconds` are the restart budget's; `failures` says what spent it.
+    """
 
     run_uid: str
     workspace: str
     name: str
     cluster: str
     priority: int = 0
-    preemptible: bool = True
     patience_seconds: int = 0
     time_limit_seconds: int | None = None
     failure_rule: str = "RestartJob"
     budget_size: int | None = 10
     charged: int = 0
     earned_seconds: float = 0.0
+    failures: list[str] = []
+    free_restarts: dict[str, int] = {}
+    phase: Phase = "queue"
     attempt: int = 0
     avoid: list[str] = []
     headline: str | None = None
-    failures: list[str] = []
-    held: bool = False
-    free_restarts: dict[str, int] = {}
+    held_by: str | None = None
+    wait_until: float | None = None
+    stop: StopOrder | None = None
+    situation: Situation | None = None
     unread: list[RunMessage] = []
     seen: list[int] = []
 
@@ -49,16 +74,6 @@ class ClaimOrder(Message):
     patience_seconds: int
     avoid: list[str] = []
     headline: str | None = None
-
-
-class StopOrder(Message):
-    """Stop an attempt's members; the intent is recorded before the first signal is sent."""
-
-    ref: AttemptRef
-    cause: str
-    who: str
-    why: str | None = None
-    reason: str
 
 
 class Closing(Message):
@@ -85,6 +100,14 @@ class RunNote(Message):
     held: bool = False
     kind: str = "state"
     actor: str = "astraeus"
+
+
+class GateOrder(Message):
+    """Open an attempt's gates; the budget is shown with the run from here on."""
+
+    ref: AttemptRef
+    budget_left: int | None
+    next_earned_seconds: float | None = None
 
 
 class PassOrder(Message):
@@ -120,7 +143,7 @@ async def start_workers(ref: AttemptRef) -> Situation:
 
 
 @activity.defn
-async def open_gates(ref: AttemptRef) -> Situation:
+async def open_gates(order: GateOrder) -> Situation:
     """Let every member go together; the run is Running from here."""
     raise NotImplementedError
 

@@ -38,6 +38,10 @@ SIGNAL_OF: dict[str, str] = {
 """The signal that carries each kind."""
 
 
+HIGHER_PRIORITY = "higher priority"
+"""Why of an eviction by the scheduler; its `who` is the run that gets the room. A person's own words differ."""
+
+
 class RunMessage(Lenient):
     """One message; `id` is its outbox row and drops repeats, `attempt` fences it (None: whatever runs now)."""
 

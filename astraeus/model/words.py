@@ -44,9 +44,19 @@ def preempted_by_person(who: str, why: str | None) -> str:
     return f"Preempted by {who}{f' ({why})' if why else ''}; waiting to run again"
 
 
-def drained(machine: str, who: str) -> str:
+def drained(who: str, why: str | None) -> str:
     """The reason after an operator drained a machine under the run."""
-    return f"Moved off {machine}, drained by {who}; waiting to run again"
+    return f"Moved by {who}: machine drained{f' ({why})' if why else ''}; waiting to run again"
+
+
+def restarted(who: str, why: str | None) -> str:
+    """The reason after `:restart`."""
+    return f"Restarted by {who}{f' ({why})' if why else ''}; waiting to run again"
+
+
+def never_started(why: str, times: int) -> str:
+    """The reason after an attempt that Astraeus itself could not start; not charged, and counted when it repeats."""
+    return f"Could not be started ({why}){f', {times} times so far' if times > 1 else ''}; trying again"
 
 
 def lost_machine(worker: str) -> str:
@@ -74,7 +84,7 @@ def barrier_timed_out(missing: Sequence[str]) -> str:
 
 def gang_restart(failure: str, delay: float | None = None, budget: RestartBudget | None = None) -> str:
     """The reason while a gang waits to be placed again after `failure`."""
-    words = f"Gang restart: {failure}"
+    words = failure if failure.startswith("Gang ") else f"Gang restart: {failure}"
     if delay:
         words += f"; restarting in {delay:.0f} s"
     if delay and budget is not None and budget.left is not None:
