@@ -55,6 +55,8 @@ def outcome(life: RunLife, end: Situation) -> Outcome:
     if cause == "time_limit":
         reason = words.time_limit(life.time_limit_seconds or 0)
         return Outcome("time_limit", reason, "Failed", reason, budget)
+    if cause == "held":
+        return Outcome("held", f"Held by {who}", "Pending", f"Held by {who}", budget, phase="held", actor=who)
     why = end.intent_why or (life.stop.why if life.stop else None)
     return _free(life, cause or "never_started", who, why, budget)
 

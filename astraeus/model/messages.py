@@ -80,6 +80,7 @@ class Situation(Lenient):
     gone: bool = True
     missing: list[str] = []
     lingering: list[str] = []
+    grace_seconds: float = 30.0
     intent: str | None = None
     intent_by: str | None = None
     intent_why: str | None = None

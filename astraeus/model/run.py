@@ -25,6 +25,7 @@ Cause = Literal[
     "time_limit",
     "cancelled",
     "succeeded",
+    "held",
 ]
 """Why an attempt ended. The first five are genuine failures and are charged; see design of the restart budget."""
 

@@ -1,0 +1,421 @@
+"""RunWorkflow: one run's whole life as a state machine of signals, timers and short activities.
+
+Every phase is idempotent: it may be entered again after a crash or a continue-as-new, and goes on where it was.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from astraeus.model.messages import AttemptRef, RunMessage, Situation
+    from workflows import contracts
+    from workflows.contracts import ClaimOrder, Closing, GateOrder, RunLife, RunNote, StopOrder
+    from workflows.decide import Outcome, budget_of, outcome
+    from workflows.inbox import Inbox
+
+RECONCILE_SECONDS = 300.0
+RECONCILE_MOST = 3600.0
+BARRIER_SECONDS = 900.0
+PLACEMENT_SECONDS = 1800.0
+KILLED_SECONDS = 60.0
+
+STATE = SearchAttributeKey.for_keyword("AstraeusState")
+SHORT = timedelta(seconds=30)
+PATIENT = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+"""The ledger may be away for long and must not end a run, so these retry until it is back, at most 10 s apart."""
+BOUNDED = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=4)
+"""Starting may be refused for good: after four tries the attempt ends as never started, which is free."""
+
+Wanted = Callable[[RunMessage], bool]
+STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
+OF_AN_ATTEMPT = frozenset({"preempt", "restart"})
+
+
+def any_of(*kinds: str) -> Wanted:
+    """Messages of these kinds."""
+    return lambda message: message.kind in kinds
+
+
+@workflow.defn
+class RunWorkflow:
+    """The life of one run, from its first claim to its final state."""
+
+    @workflow.init
+    def __init__(self, life: RunLife) -> None:
+        self.life = life
+        self.inbox = Inbox(life.unread, life.seen)
+        self.shown = ""
+        self.phases = {
+            "queue": self.queue,
+            "start": self.start,
+            "run": self.running,
+            "stop": self.stop,
+            "close": self.close,
+            "backoff": self.backoff,
+            "held": self.held,
+        }
+
+    @workflow.run
+    async def run(self, life: RunLife) -> str:
+        """Walk the phases until the run is over; answers its final state."""
+        while self.life.phase != "over":
+            await self.phases[self.life.phase]()
+            if self.life.phase != "over" and workflow.info().is_continue_as_new_suggested():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(self.life)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return self.shown
+
+    @workflow.signal(description="the claim was granted")
+    def placed(self, message: RunMessage) -> None:
+        """The scheduler granted the claim."""
+        self.inbox.put(message)
+
+    @workflow.signal(description="the room is needed, by the scheduler or a person")
+    def preempt(self, message: RunMessage) -> None:
+        """Give the room back and wait again, free of charge."""
+        self.inbox.put(message)
+
+    @workflow.signal(description="end the run for good")
+    def cancel(self, message: RunMessage) -> None:
+        """Stop and end as Cancelled."""
+        self.inbox.put(message)
+
+    @workflow.signal(description="a machine of the gang was lost")
+    def machine_lost(self, message: RunMessage) -> None:
+        """A machine under the gang was declared lost."""
+        self.inbox.put(message)
+
+    @workflow.signal(description="the gang's situation changed")
+    def gang(self, message: RunMessage) -> None:
+        """All arrived, first failure, all ended, or all gone."""
+        self.inbox.put(message)
+
+    @workflow.signal(description="hold, release or restart")
+    def order(self, message: RunMessage) -> None:
+        """A person's order."""
+        self.inbox.put(message)
+
+    @workflow.query(description="the run's state machine, without its spec")
+    def state(self) -> RunLife:
+        """Where the run stands; for debugging, since the ledger has what users see."""
+        return self.life
+
+    @property
+    def ref(self) -> AttemptRef:
+        """The present attempt."""
+        return AttemptRef(run_uid=self.life.run_uid, attempt=self.life.attempt)
+
+    async def queue(self) -> None:
+        """Enter the next attempt's claim and wait until it is granted."""
+        life = self.life
+        self.heed_holds()
+        if life.held_by:
+            life.phase = "held"
+            return
+        if life.wait_until is None:
+            life.attempt += 1
+            life.stop = life.situation = None
+            life.wait_until = _now() + life.patience_seconds
+        self.show("Pending", life.headline or "waiting to be placed")
+        await self.enter_claim()
+        message = await self.wait_placed()
+        life.wait_until = None
+        if message is not None and message.kind != "placed":
+            held = message.kind == "hold"
+            life.held_by = (message.who or "a person") if held else None
+            life.stop = StopOrder(
+                ref=self.ref, cause="held" if held else "cancelled", who=message.who or "a person", why=message.why
+            )
+            life.phase = "close"
+            return
+        # An order against an attempt is on its claim in the ledger once that is granted; earlier ones had no object.
+        self.inbox.forget(OF_AN_ATTEMPT)
+        life.phase = "start"
+
+    def heed_holds(self) -> None:
+        """A hold never stops a running attempt: it is read here, before the next claim."""
+        while (message := self.inbox.take(self.life.attempt, any_of("hold", "release"))) is not None:
+            self.life.held_by = (message.who or "a person") if message.kind == "hold" else None
+
+    async def enter_claim(self) -> None:
+        """Ask the ledger for room; idempotent by attempt."""
+        life = self.life
+        order = ClaimOrder(
+            ref=self.ref,
+            cluster=life.cluster,
+            patience_seconds=life.patience_seconds,
+            avoid=life.avoid,
+            headline=life.headline,
+        )
+        await workflow.execute_activity(
+            contracts.enter_claim,
+            order,
+            start_to_close_timeout=SHORT,
+            retry_policy=PATIENT,
+            summary=f"attempt {life.attempt}: enter the claim",
+        )
+
+    async def wait_placed(self) -> RunMessage | None:
+        """Wait for the grant or an order against it; widens the claim when patience ends."""
+        life = self.life
+        wanted = any_of("placed", "cancel", "delete", "hold")
+        if life.patience_seconds and life.wait_until and life.wait_until > _now():
+            message = await self.wait(wanted, life.wait_until, "patience: a tighter rung than the one free now")
+            if message is not None:
+                return message
+            await workflow.execute_activity(
+                contracts.widen_claim,
+                self.ref,
+                start_to_close_timeout=SHORT,
+                retry_policy=PATIENT,
+                summary="patience is over: take what is free",
+            )
+        pause = RECONCILE_SECONDS
+        while (message := await self.wait(wanted, _now() + pause, "wait for room")) is None:
+            situation = await self.look()
+            if situation.granted_at is not None:
+                return None
+            pause = min(pause * 2, RECONCILE_MOST)
+        return message
+
+    async def start(self) -> None:
+        """Have every member started and held at its gate, and wait until all have arrived."""
+        self.show("Starting", "members start and gather at the barrier")
+        try:
+            situation = await workflow.execute_activity(
+                contracts.start_workers,
+                self.ref,
+                start_to_close_timeout=SHORT,
+                retry_policy=BOUNDED,
+                summary=f"attempt {self.life.attempt}: start the workers",
+            )
+        except ActivityError as error:
+            self.end("never_started", "astraeus", str(error.cause or error))
+            return
+        wanted = any_of("arrived", "failed", "machine_lost", "cancel", "delete", "preempt", "restart")
+        while not self.decided(situation):
+            if situation.all_arrived:
+                self.life.phase = "run"
+                return
+            left = barrier_left(situation)
+            if left <= 0:
+                self.end("barrier_timeout", "astraeus", None)
+                return
+            message = await self.wait(
+                wanted, _now() + min(left, BARRIER_SECONDS), "barrier: all members, within limits"
+            )
+            if message is None:
+                situation = await self.look()
+            elif message.kind == "arrived":
+                self.life.phase = "run"
+                return
+            else:
+                self.end_by(message)
+                return
+
+    async def running(self) -> None:
+        """Open the gates together and wait for the end, whoever brings it."""
+        life = self.life
+        budget = budget_of(life)
+        order = GateOrder(ref=self.ref, budget_left=budget.left, next_earned_seconds=budget.next_earned_seconds)
+        situation = await workflow.execute_activity(
+            contracts.open_gates,
+            order,
+            start_to_close_timeout=SHORT,
+            retry_policy=PATIENT,
+            summary=f"attempt {life.attempt}: open the gates",
+        )
+        self.show("Running", "all members go")
+        wanted = any_of("ended", "failed", "machine_lost", "cancel", "delete", "preempt", "restart")
+        pause = RECONCILE_SECONDS
+        while not self.decided(situation):
+            limit = time_limit_left(life, situation)
+            if limit <= 0:
+                self.end("time_limit", "astraeus", None)
+                return
+            message = await self.wait(
+                wanted, _now() + min(limit, pause), "running: time limit, or a look at the ledger"
+            )
+            if message is not None and message.kind != "ended":
+                self.end_by(message)
+                return
+            situation = await self.look()
+            pause = min(pause * 2, RECONCILE_MOST)
+            if workflow.info().is_continue_as_new_suggested():
+                return
+
+    def decided(self, situation: Situation) -> bool:
+        """Whether the ledger already holds the attempt's end; then the phase is set accordingly."""
+        if situation.succeeded and situation.gone:
+            self.life.situation, self.life.phase = situation, "close"
+        elif situation.succeeded or situation.failure or situation.intent or situation.released:
+            self.end(situation.intent, situation.intent_by or "astraeus", situation.intent_why)
+        else:
+            return False
+        return True
+
+    def end_by(self, message: RunMessage) -> None:
+        """Go to the stop because of a message."""
+        if message.kind in ("failed", "machine_lost"):
+            self.end(None, "astraeus", None)
+        else:
+            self.end(STOPS[message.kind], message.who or "astraeus", message.why)
+
+    def end(self, cause: str | None, who: str, why: str | None) -> None:
+        """Go to the stop; `cause` is None for a failure of the attempt's own."""
+        self.life.stop = StopOrder(ref=self.ref, cause=cause, who=who, why=why)
+        self.life.phase = "stop"
+
+    async def stop(self) -> None:
+        """Have every member stopped and wait until the last is confirmed gone."""
+        life = self.life
+        assert life.stop is not None
+        self.show("Stopping", life.stop.cause or "a member failed")
+        situation = await workflow.execute_activity(
+            contracts.stop_gang,
+            life.stop,
+            start_to_close_timeout=SHORT,
+            retry_policy=PATIENT,
+            summary=f"attempt {life.attempt}: stop ({life.stop.cause or 'failure'})",
+        )
+        pause = situation.grace_seconds + KILLED_SECONDS
+        while not situation.gone:
+            await self.wait(any_of("gone", "machine_lost"), _now() + pause, "stop: SIGTERM, grace, SIGKILL")
+            situation = await self.look()
+            pause = min(pause * 2, RECONCILE_SECONDS)
+        life.situation = situation
+        life.phase = "close"
+
+    async def close(self) -> None:
+        """Give the room back, record how the attempt ended and whether it is charged, and go on from there."""
+        life = self.life
+        situation = life.situation or await self.look()
+        decision = outcome(life, situation)
+        await self.record(decision)
+        life.charged, life.earned_seconds = decision.budget.charged, decision.budget.earned_seconds
+        life.headline = decision.headline
+        life.avoid = [decision.avoid] if decision.avoid else life.avoid
+        if decision.charged:
+            life.failures = [*life.failures, decision.detail][-20:]
+        elif decision.state == "Pending":
+            life.free_restarts[decision.cause] = life.free_restarts.get(decision.cause, 0) + 1
+        life.phase = decision.phase
+        life.wait_until = _now() + decision.pause_seconds if decision.phase == "backoff" else None
+        self.show(decision.state, decision.reason)
+
+    async def record(self, decision: Outcome) -> None:
+        """Write the attempt's end to the ledger; idempotent by attempt."""
+        closing = Closing(
+            ref=self.ref,
+            cluster=self.life.cluster,
+            cause=decision.cause,
+            detail=decision.detail,
+            charged=decision.charged,
+            state=decision.state,
+            reason=decision.reason,
+            budget_left=decision.budget.left,
+            next_earned_seconds=decision.budget.next_earned_seconds,
+            actor=decision.actor,
+        )
+        await workflow.execute_activity(
+            contracts.close_attempt,
+            closing,
+            start_to_close_timeout=SHORT,
+            retry_policy=PATIENT,
+            summary=f"attempt {self.life.attempt} ended: {decision.detail}"[:200],
+        )
+
+    async def backoff(self) -> None:
+        """Sleep out the pause before the next claim; a restart order ends it early."""
+        life = self.life
+        message = await self.wait(any_of("cancel", "delete", "hold", "restart"), life.wait_until, "backoff")
+        life.wait_until = None
+        life.phase = "queue"
+        if message is not None:
+            await self.between_attempts(message)
+
+    async def held(self) -> None:
+        """Wait, holding nothing, until a person releases or cancels the run."""
+        life = self.life
+        await self.note("Pending", f"Held by {life.held_by}", held=True)
+        message = await self.wait(any_of("release", "cancel", "delete"), None, "held")
+        if message is None:
+            return
+        life.held_by = None
+        life.phase = "queue"
+        if message.kind == "release":
+            await self.note("Pending", life.headline or "Released; waiting to be placed", held=False)
+        else:
+            await self.between_attempts(message)
+
+    async def between_attempts(self, message: RunMessage) -> None:
+        """An order that arrives while there is no attempt."""
+        if message.kind == "hold":
+            self.life.held_by = message.who or "a person"
+        elif message.kind in ("cancel", "delete"):
+            self.life.phase = "over"
+            await self.note("Cancelled", f"Cancelled by {message.who or 'a person'}", held=False)
+
+    async def note(self, state: str, reason: str, held: bool) -> None:
+        """Show a state and reason outside an attempt."""
+        await workflow.execute_activity(
+            contracts.note_run,
+            RunNote(run_uid=self.life.run_uid, state=state, reason=reason, held=held),
+            start_to_close_timeout=SHORT,
+            retry_policy=PATIENT,
+            summary=reason[:200],
+        )
+        self.show(state, reason)
+
+    async def look(self) -> Situation:
+        """Where the attempt stands in the ledger, in case a message was lost."""
+        return await workflow.execute_activity(
+            contracts.gang_situation,
+            self.ref,
+            start_to_close_timeout=SHORT,
+            retry_policy=PATIENT,
+            summary="look at the ledger",
+        )
+
+    async def wait(self, wanted: Wanted, until: float | None, what: str) -> RunMessage | None:
+        """The next wanted message, or None when `until` comes first; `what` names the timer in Temporal's UI."""
+        if not self.inbox.holds(self.life.attempt, wanted):
+            timeout = None if until is None else timedelta(seconds=max(until - _now(), 0.001))
+            try:
+                await workflow.wait_condition(
+                    lambda: self.inbox.holds(self.life.attempt, wanted), timeout=timeout, timeout_summary=what
+                )
+            except TimeoutError:
+                return None
+        return self.inbox.take(self.life.attempt, wanted)
+
+    def show(self, state: str, reason: str) -> None:
+        """State and reason for Temporal's own UI."""
+        workflow.set_current_details(f"**{state}**: {reason}\n\nattempt {self.life.attempt} on {self.life.cluster}")
+        if state != self.shown:
+            self.shown = state
+            workflow.upsert_search_attributes([STATE.value_set(state)])
+
+
+def barrier_left(situation: Situation) -> float:
+    """Seconds until the barrier times out: 15 minutes from the first arrival, 30 from the placement."""
+    limit = (situation.granted_at or situation.now) + PLACEMENT_SECONDS
+    if situation.first_arrived_at is not None:
+        limit = min(limit, situation.first_arrived_at + BARRIER_SECONDS)
+    return limit - situation.now
+
+
+def time_limit_left(life: RunLife, situation: Situation) -> float:
+    """Seconds of running left to the attempt, counted from the opening of its gates; infinite without a limit."""
+    if life.time_limit_seconds is None or situation.gates_opened_at is None:
+        return float("inf")
+    return situation.gates_opened_at + life.time_limit_seconds - situation.now
+
+
+def _now() -> float:
+    return workflow.now().timestamp()
