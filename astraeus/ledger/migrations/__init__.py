@@ -1,0 +1,1 @@
+"""The ledger's migrations; each has `upgrade(op)`."""
