@@ -25,13 +25,15 @@ CLOCK = {
 class Tx:
     """One open transaction: its connection, its time, and the changes it will announce.
 
-    `now` is the database's clock at the start of the transaction, in seconds since the epoch.
+    `now` is the database's clock at the start of the transaction, in seconds since the epoch. `outbox` holds the
+    ids of the messages written in it, which the committer may deliver at once.
     """
 
     conn: AsyncConnection
     now: float
     dialect: str
     changes: list[tuple[str, str]] = field(default_factory=list)
+    outbox: list[int] = field(default_factory=list)
 
     def announce(self, kind: str, key: str) -> None:
         """Append `(kind, key)` to the change feed when the transaction commits."""
