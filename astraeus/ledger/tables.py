@@ -58,6 +58,8 @@ cluster = Table(
     Column("pass_term", BigInteger, nullable=False, server_default="0"),
     Column("watch_term", BigInteger, nullable=False, server_default="0"),
     Column("watch_resumed_at", Double, nullable=False, server_default="0"),
+    Column("watched_at", Double, nullable=False, server_default="0"),
+    Column("held_since", Double),
 )
 
 token = Table(

@@ -47,7 +47,9 @@ class SyncRequest(Lenient):
     """One report of an agent, which is also the heartbeat of its machines.
 
     `seen` is the version of the desired state the agent acts on; the answer is held back up to `wait_seconds`
-    while the server has nothing newer.
+    while the server has nothing newer. The first sync of a session has no `seen`: it takes its machines over from
+    older sessions, whose syncs are refused from then on. A worker is listed in `live` from before its process is
+    made until the whole process group is dead; what `seen` does not ask for is never started.
     """
 
     session: str

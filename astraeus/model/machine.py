@@ -61,7 +61,10 @@ class MachineFacts(Lenient):
 
 
 class MachineView(Lenient):
-    """A machine as the API shows it; `used_gpus` and `free_gpus` count, `runs` names who holds them."""
+    """A machine as the API shows it; `used_gpus` and `free_gpus` count, `runs` names who holds them.
+
+    `drain` is `draining` while runs still hold it after a drain, then `drained`.
+    """
 
     name: str
     cluster: str
@@ -69,6 +72,7 @@ class MachineView(Lenient):
     cordoned: bool = False
     drain_reason: str | None = None
     drained_by: str | None = None
+    drain: Literal["draining", "drained"] | None = None
     gpu_model: str
     gpus: int
     used_gpus: int
