@@ -1,0 +1,69 @@
+"""The API process: wires the HTTP app to the ledger, Temporal and the keys, and serves it. Stateless."""
+
+import asyncio
+import contextlib
+import logging
+
+import uvicorn
+
+from activities.delivery import Courier
+from api.app import create_app
+from api.state import AppState
+from astraeus.ledger import migrate
+from astraeus.ledger.changes import ChangeHub
+from astraeus.ledger.core import Ledger
+from worker import codec_endpoint
+from worker.codec import SealingCodec
+from worker.config import Settings
+from worker.temporal import connect
+
+GRACE_SECONDS = 3
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    ledger = Ledger(settings.ledger_url)
+    hub = ChangeHub(ledger)
+    try:
+        await migrate.upgrade(ledger)
+        await hub.start()
+        client = await connect(settings, lazy=True)
+        cipher = settings.cipher()
+        state = AppState(
+            ledger=ledger,
+            hub=hub,
+            delivery=Courier(ledger, client, settings.task_queue),
+            cipher=cipher,
+            public_url=settings.public_url,
+            temporal_ui=settings.temporal_ui,
+            replica_url=settings.replica_url,
+        )
+        app = create_app(state)
+        if settings.codec_origin:
+            app.router.routes[:0] = codec_endpoint.routes(SealingCodec(cipher), settings.codec_origin)
+        host, _, port = settings.listen.rpartition(":")
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=int(port),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_keep_alive=30,
+        )
+        await uvicorn.Server(config).serve()
+    finally:
+        await hub.close()
+        await ledger.close()
+
+
+def main() -> None:
+    """Entry point of `python -m worker.api_main`."""
+    settings = Settings.from_environment()
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Connecting to Temporal: address, namespace, TLS and API key from Temporal's own environment configuration."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.namespace.v1 import NamespaceConfig
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError
+
+from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES
+from astraeus.ledger import tenancy
+from astraeus.ledger.core import Ledger
+from worker.codec import data_converter
+from worker.config import Settings
+from workflows.cluster import ClusterWorkflow
+from workflows.scheduler import SchedulerWorkflow
+
+log = logging.getLogger(__name__)
+
+PAUSE_MOST = 5.0
+RPC = timedelta(seconds=10)
+
+
+async def connect(settings: Settings, lazy: bool = False) -> Client:
+    """A client. Waits, with growing pauses, until the server answers, unless `lazy`."""
+    config = ClientConfig.load_client_connect_config()
+    config.setdefault("target_host", "127.0.0.1:7233")
+    converter = data_converter(settings.cipher())
+    pause = 0.1
+    while True:
+        try:
+            return await Client.connect(**config, data_converter=converter, lazy=lazy)
+        except (RuntimeError, RPCError) as error:
+            log.warning("Temporal at %s does not answer yet: %s", config["target_host"], error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_MOST)
+
+
+async def prepare(client: Client) -> None:
+    """Register the search attributes; a workflow that uses one that is missing would not get on."""
+    operator = client.operator_service
+    known = await operator.list_search_attributes(
+        ListSearchAttributesRequest(namespace=client.namespace), timeout=RPC
+    )
+    missing = {
+        key.name: IndexedValueType.INDEXED_VALUE_TYPE_INT
+        if key is PRIORITY
+        else IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+        for key in SEARCH_ATTRIBUTES
+        if key.name not in known.custom_attributes
+    }
+    if missing:
+        request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
+        await operator.add_search_attributes(request, timeout=RPC)
+
+
+async def keep_histories(client: Client, days: int) -> None:
+    """Set how long the namespace keeps closed histories."""
+    config = NamespaceConfig(workflow_execution_retention_ttl=Duration(seconds=days * 86_400))
+    request = UpdateNamespaceRequest(namespace=client.namespace, config=config)
+    await client.workflow_service.update_namespace(request, timeout=RPC)
+
+
+async def keep_clusters(client: Client, ledger: Ledger, task_queue: str) -> None:
+    """Make sure that every cluster has its scheduler and its watch."""
+    async with ledger.reading() as tx:
+        names = [cluster.name for cluster in await tenancy.clusters(tx)]
+    for name in names:
+        for kind, run in (("scheduler", SchedulerWorkflow.run), ("cluster", ClusterWorkflow.run)):
+            await client.start_workflow(
+                run,
+                name,
+                id=f"{kind}/{name}",
+                task_queue=task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                static_summary=f"{kind} of {name}",
+                rpc_timeout=RPC,
+            )
