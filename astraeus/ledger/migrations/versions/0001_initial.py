@@ -32,6 +32,8 @@ def _tenancy(op: Operations) -> None:
         sa.Column("pass_term", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("watch_term", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("watch_resumed_at", sa.Double(), server_default="0", nullable=False),
+        sa.Column("watched_at", sa.Double(), server_default="0", nullable=False),
+        sa.Column("held_since", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_cluster")),
     )
     op.create_table(
