@@ -1,0 +1,220 @@
+"""Claims: what a run asks of the ledger for one attempt, from entering it to giving its room back."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import BigInteger, Select, Subquery, case, cast, delete, func, insert, select, update
+
+from astraeus.ledger import events, runs
+from astraeus.ledger.core import Tx
+from astraeus.ledger.tables import allocation, claim, cluster, machine, reservation, worker
+from astraeus.model.errors import Conflict, NotFound
+from astraeus.model.messages import AttemptRef
+from astraeus.model.run import FINAL
+
+CPU_TRACE = 1e-6
+"""Cores: less than this is nothing."""
+
+
+class Ending(Protocol):
+    """How an attempt ended, and what its run is next; the workflows' `Closing` is one."""
+
+    @property
+    def ref(self) -> AttemptRef:
+        """The attempt."""
+
+    @property
+    def cause(self) -> str:
+        """Its kind of end."""
+
+    @property
+    def detail(self) -> str:
+        """The end in words."""
+
+    @property
+    def charged(self) -> bool:
+        """Whether it spent a restart."""
+
+    @property
+    def state(self) -> str:
+        """The run's next state."""
+
+    @property
+    def reason(self) -> str:
+        """And the words for it."""
+
+    @property
+    def budget_left(self) -> int | None:
+        """Restarts left, None when unlimited."""
+
+    @property
+    def actor(self) -> str:
+        """Who ended it."""
+
+
+async def enter(
+    tx: Tx,
+    uid: str,
+    attempt: int,
+    cluster_name: str,
+    patience_seconds: float,
+    avoid: Sequence[str] = (),
+    headline: str | None = None,
+) -> None:
+    """Ask for room for an attempt; a second time changes nothing.
+
+    Attempts only grow: one that has ended, or that is older than another, raises Conflict, and so does a final
+    run or one whose other attempt still holds a claim.
+    """
+    row = await runs.locked(tx, uid)
+    if row is None:
+        raise NotFound(f"There is no run with uid {uid}")
+    claims = await tx.conn.execute(select(claim.c.attempt, claim.c.state).where(claim.c.run_uid == uid))
+    states = {known.attempt: known.state for known in claims}
+    if states.get(attempt) in ("Waiting", "Granted"):
+        return
+    if row.final:
+        raise Conflict(f"{row.name} is {row.state}, which is final; it gets no further attempt")
+    if attempt <= max([row.attempt, *states]):
+        raise Conflict(f"Attempt {attempt} of {row.name} is over: attempt {max([row.attempt, *states])} is known")
+    if set(states.values()) - {"Released"}:
+        raise Conflict(f"Attempt {row.attempt} of {row.name} still has a claim; release it first")
+    await tx.conn.execute(
+        insert(claim).values(
+            run_uid=uid,
+            attempt=attempt,
+            cluster=cluster_name,
+            state="Waiting",
+            entered_at=tx.now,
+            patience_until=tx.now + patience_seconds,
+            avoid=list(avoid),
+            headline=headline,
+        )
+    )
+    await runs.set_state(tx, uid, "Pending", headline or runs.SUBMITTED, attempt=attempt, network=None)
+    tx.announce("cluster", cluster_name)
+
+
+async def widen(tx: Tx, ref: AttemptRef) -> None:
+    """End a waiting claim's patience: from now on it takes what is free."""
+    widened = await tx.conn.scalars(
+        update(claim)
+        .where(_is(ref), claim.c.state == "Waiting", claim.c.patience_until > tx.now)
+        .values(patience_until=tx.now)
+        .returning(claim.c.cluster)
+    )
+    for name in widened:
+        tx.announce("cluster", name)
+
+
+async def take_pass_term(tx: Tx, cluster_name: str) -> int:
+    """A new term for the cluster's scheduling passes; every older one can write nothing from here on."""
+    query = (
+        update(cluster)
+        .where(cluster.c.name == cluster_name)
+        .values(pass_term=cluster.c.pass_term + 1)
+        .returning(cluster.c.pass_term)
+    )
+    term = (await tx.conn.execute(query)).scalar_one_or_none()
+    if term is None:
+        raise NotFound(f"There is no cluster {cluster_name}")
+    return int(term)
+
+
+async def release(tx: Tx, ending: Ending) -> bool:
+    """End an attempt: give its room back, once, and say what its run is next. Answers whether this call did it.
+
+    The members must be gone: rows of members not known to be are closed here, and agents then kill what is left.
+    A claim that was still waiting is withdrawn.
+    """
+    ref = ending.ref
+    ended = (
+        update(claim)
+        .where(_is(ref), claim.c.state != "Released")
+        .values(state="Released", released_at=tx.now, cause=ending.cause, detail=ending.detail, charged=ending.charged)
+        .returning(claim.c.id, claim.c.cluster, claim.c.granted_at)
+    )
+    row = (await tx.conn.execute(ended)).one_or_none()
+    if row is None:
+        return False
+    written = await _write_next(tx, ending)
+    await tx.conn.execute(delete(reservation).where(reservation.c.claim == row.id))
+    if row.granted_at is not None:
+        await _close_workers(tx, ref)
+        await _free_room(tx, row.id, row.cluster)
+    tx.announce("cluster", row.cluster)
+    if written is not None:
+        kind = "attempt_ended"
+        await events.record(tx, written.workspace, kind, ending.actor, ending.detail, run=written, attempt=ref.attempt)
+    return True
+
+
+def _is(ref: AttemptRef) -> Any:
+    return (claim.c.run_uid == ref.run_uid) & (claim.c.attempt == ref.attempt)
+
+
+async def _write_next(tx: Tx, ending: Ending) -> runs.RunRow | None:
+    """The run's next state; time not running earns nothing, so no restart is announced as coming back."""
+    columns: dict[str, Any] = {"budget_left": ending.budget_left, "next_earned_at": None}
+    if ending.state not in FINAL:
+        columns["network"] = None
+    uid, attempt = ending.ref.run_uid, ending.ref.attempt
+    await runs.set_state(tx, uid, ending.state, ending.reason, actor=ending.actor, of_attempt=attempt, **columns)
+    return await runs.by_uid(tx, uid)
+
+
+async def _close_workers(tx: Tx, ref: AttemptRef) -> None:
+    await tx.conn.execute(
+        update(worker)
+        .where(worker.c.run_uid == ref.run_uid, worker.c.attempt == ref.attempt, ~worker.c.gone)
+        .values(gone=True, desired="stop")
+    )
+
+
+async def _free_room(tx: Tx, claim_id: int, cluster_name: str) -> None:
+    """Take the claim's allocations off their machines and announce those machines."""
+    room = room_of([claim_id])
+    on = (machine.c.cluster == cluster_name) & (machine.c.name == room.c.machine)
+    names = list(await tx.conn.scalars(lock_machines(cluster_name, select(room.c.machine))))
+    cpu_left = machine.c.used_cpu - room.c.cpu_cores
+    await tx.conn.execute(
+        update(machine)
+        .where(on)
+        .values(
+            used_gpus=machine.c.used_gpus.bitwise_and(room.c.gpu_mask.bitwise_not()),
+            # Sums of fractions leave a trace that must not grow with the years.
+            used_cpu=case((cpu_left < CPU_TRACE, 0.0), else_=cpu_left),
+            used_memory=machine.c.used_memory - room.c.memory_bytes,
+        )
+    )
+    await tx.conn.execute(
+        update(allocation).where(allocation.c.claim == claim_id, allocation.c.live).values(live=False)
+    )
+    for name in names:
+        tx.announce("machine", f"{cluster_name}/{name}")
+
+
+def room_of(claim_ids: Collection[int]) -> Subquery:
+    """What the live allocations of these claims hold on each machine; masks of one machine never overlap."""
+    held = allocation.c
+    return (
+        select(
+            held.machine,
+            cast(func.sum(held.gpu_mask), BigInteger).label("gpu_mask"),
+            func.sum(held.cpu_cores).label("cpu_cores"),
+            cast(func.sum(held.memory_bytes), BigInteger).label("memory_bytes"),
+        )
+        .where(held.claim.in_(claim_ids), held.live)
+        .group_by(held.machine)
+        .subquery("room")
+    )
+
+
+def lock_machines(cluster_name: str, names: Any) -> Select[tuple[str]]:
+    """The query that locks machines in the order of their names, as everyone does."""
+    return (
+        select(machine.c.name)
+        .where(machine.c.cluster == cluster_name, machine.c.name.in_(names))
+        .order_by(machine.c.name)
+        .with_for_update(key_share=True)
+    )

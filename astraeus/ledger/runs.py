@@ -1,0 +1,310 @@
+"""Runs: submitting, finding, listing, their state, and orders to them.
+
+Whoever locks several rows locks claims before runs before workers before machines, each in the order of their
+keys, so that no two transactions wait for one another.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from sqlalchemy import Select, case, exists, func, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from astraeus.ledger import events, outbox, tenancy
+from astraeus.ledger.core import Tx
+from astraeus.ledger.outbox import workflow_id as workflow_id
+from astraeus.ledger.tables import claim, run
+from astraeus.ledger.tenancy import Workspace
+from astraeus.model.errors import Conflict, Invalid, NotFound
+from astraeus.model.names import canonical
+from astraeus.model.run import FINAL
+from astraeus.model.spec import UNLIMITED, Submission
+
+SUBMITTED = "Waiting for the scheduler"
+
+OrderKind = Literal["cancel", "delete", "preempt", "hold", "release", "restart"]
+INTENT_OF: dict[str, str] = {
+    "cancel": "cancelled",
+    "delete": "cancelled",
+    "preempt": "preempted",
+    "restart": "restarted",
+}
+SAID: dict[str, str] = {
+    "cancel": "Cancel asked for",
+    "delete": "Delete asked for",
+    "preempt": "Preempt asked for",
+    "hold": "Hold asked for",
+    "release": "Release asked for",
+    "restart": "Restart asked for",
+}
+"""What the event of each order says."""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as the ledger keeps it. Times are seconds since the epoch; `budget` None is unlimited."""
+
+    uid: str
+    workspace: str
+    name: str
+    cluster: str
+    spec: dict[str, Any]
+    digest: str
+    labels: dict[str, str]
+    priority: int
+    idempotency_key: str | None
+    submitted_by: str
+    submitted_at: float
+    state: str
+    final: bool
+    reason: str
+    network: dict[str, Any] | None
+    attempt: int
+    held: bool
+    budget: int | None
+    budget_left: int | None
+    next_earned_at: float | None
+    started_at: float | None
+    finished_at: float | None
+    delete_asked_at: float | None
+    hidden_at: float | None
+    workflow_started: bool
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "RunRow":
+        """The run in a row of the run table; further columns are ignored."""
+        return cls(**{field.name: row[field.name] for field in fields(cls)})
+
+
+async def submit(
+    tx: Tx,
+    workspace: Workspace,
+    cluster: str,
+    submission: Submission,
+    raw: Mapping[str, Any],
+    actor: str,
+    idempotency_key: str | None = None,
+) -> tuple[RunRow, bool]:
+    """Accept a run; answers it and whether it is new. `raw` is the user's own JSON.
+
+    The same idempotency key with the same content answers the same run. Raises Conflict when the key was used
+    for other content, or a live run has the name.
+    """
+    values = _new_row(tx.now, workspace, cluster, submission, raw, actor, idempotency_key)
+    # Decided by the unique indexes, so that of two simultaneous submissions exactly one is new.
+    adding = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[tx.dialect](run).on_conflict_do_nothing()
+    added = (await tx.conn.execute(adding.values(values).returning(run))).mappings().one_or_none()
+    if added is None:
+        return await _earlier(tx, values), False
+    row = RunRow.of(added)
+    await events.record(tx, workspace.id, "submitted", actor, f"Submitted to {cluster}", run=row)
+    tx.announce("run", f"{workspace.id}/{row.uid}")
+    return row, True
+
+
+def _new_row(
+    now: float,
+    workspace: Workspace,
+    cluster: str,
+    submission: Submission,
+    raw: Mapping[str, Any],
+    actor: str,
+    idempotency_key: str | None,
+) -> dict[str, Any]:
+    spec = submission.spec
+    budget = None if spec.restart_budget == UNLIMITED else spec.restart_budget
+    content = [cluster, submission.metadata.name, submission.metadata.labels, raw["spec"]]
+    return {
+        "uid": uuid.uuid4().hex,
+        "workspace": workspace.id,
+        "name": submission.metadata.name,
+        "cluster": cluster,
+        "spec": raw["spec"],
+        "digest": hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
+        "labels": submission.metadata.labels,
+        "priority": spec.priority,
+        "idempotency_key": idempotency_key,
+        "submitted_by": actor,
+        "submitted_at": now,
+        "state": "Pending",
+        "reason": SUBMITTED,
+        "budget": budget,
+        "budget_left": budget,
+    }
+
+
+async def _earlier(tx: Tx, values: Mapping[str, Any]) -> RunRow:
+    """The run that stood in the way of `values`: the same submission, or a reason to refuse it."""
+    key = values["idempotency_key"]
+    if key is not None:
+        query = select(run).where(run.c.workspace == values["workspace"], run.c.idempotency_key == key)
+        if row := await _one(tx, query):
+            if row.digest == values["digest"]:
+                return row
+            raise Conflict(
+                f"Idempotency-Key {key} was used for another submission ({row.name}); use a new key for this one"
+            )
+    name = values["name"]
+    raise Conflict(f"A live run is named {name} already; choose another name, or delete that run first")
+
+
+async def find(tx: Tx, workspace_id: str, name: str) -> RunRow | None:
+    """The run users mean by `name`: the live one, else the latest that is not hidden."""
+    live = ~run.c.final & run.c.delete_asked_at.is_(None)
+    query = (
+        select(run)
+        .where(run.c.workspace == workspace_id, run.c.name == canonical(name), run.c.hidden_at.is_(None))
+        .order_by(case((live, 0), else_=1), run.c.submitted_at.desc(), run.c.uid.desc())
+        .limit(1)
+    )
+    return await _one(tx, query)
+
+
+async def by_uid(tx: Tx, uid: str) -> RunRow | None:
+    """The run with this identity, hidden or not."""
+    return await _one(tx, select(run).where(run.c.uid == uid))
+
+
+async def locked(tx: Tx, uid: str) -> RunRow | None:
+    """The same, kept from changing until the transaction ends."""
+    return await _one(tx, select(run).where(run.c.uid == uid).with_for_update(key_share=True))
+
+
+async def list_runs(
+    tx: Tx,
+    workspace_id: str,
+    *,
+    states: Collection[str] = (),
+    labels: Mapping[str, str] | None = None,
+    cluster: str | None = None,
+    limit: int = 100,
+    cursor: str | None = None,
+) -> tuple[list[RunRow], str | None]:
+    """A page of the workspace's runs, oldest first, and the cursor of the next page (None: this is the last)."""
+    query = select(run).where(run.c.workspace == workspace_id, run.c.hidden_at.is_(None))
+    if states:
+        query = query.where(run.c.state.in_(states))
+    if cluster is not None:
+        query = query.where(run.c.cluster == cluster)
+    for key, value in (labels or {}).items():
+        query = query.where(_has_label(tx.dialect, key, value))
+    if cursor is not None:
+        query = query.where(tuple_(run.c.submitted_at, run.c.uid) > tuple_(*_read_cursor(cursor)))
+    query = query.order_by(run.c.submitted_at, run.c.uid).limit(limit + 1)
+    rows = [RunRow.of(row) for row in (await tx.conn.execute(query)).mappings()]
+    more = len(rows) > limit
+    return rows[:limit], _cursor(rows[limit - 1]) if more else None
+
+
+def _has_label(dialect: str, key: str, value: str) -> Any:
+    # Not a JSON path: label keys may hold any character, and paths have characters of their own.
+    each = func.json_each(run.c.labels) if dialect == "sqlite" else func.json_each_text(run.c.labels)
+    label = each.table_valued("key", "value", name="label")
+    return exists(select(1).select_from(label).where(label.c.key == key, label.c.value == value))
+
+
+def _cursor(row: RunRow) -> str:
+    return base64.urlsafe_b64encode(json.dumps([row.submitted_at, row.uid]).encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str) -> tuple[float, str]:
+    try:
+        at, uid = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if isinstance(at, int | float) and math.isfinite(at) and isinstance(uid, str) and uid.isalnum():
+            return float(at), uid
+    except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error):
+        pass
+    raise Invalid("cursor is not one that a list returned; leave it out to start from the first page")
+
+
+async def set_state(
+    tx: Tx, uid: str, state: str, reason: str, *, actor: str = "astraeus", of_attempt: int | None = None, **columns: Any
+) -> bool:
+    """Show a state and its reason, with any further columns of the run; answers whether it was written.
+
+    A final state never changes, and `of_attempt` (when given) must be the run's present attempt. A final state
+    hides a run whose deletion was asked for.
+    """
+    row = await locked(tx, uid)
+    if row is None or row.final or (of_attempt is not None and row.attempt != of_attempt):
+        return False
+    final = state in FINAL
+    if final:
+        columns |= {
+            "final": True,
+            "finished_at": tx.now,
+            "next_earned_at": None,
+            "hidden_at": None if row.delete_asked_at is None else tx.now,
+        }
+    await tx.conn.execute(
+        update(run).where(run.c.uid == uid, ~run.c.final).values(state=state, reason=reason, **columns)
+    )
+    if state != row.state:
+        await events.record(tx, row.workspace, "state", actor, f"{state}: {reason}", run=row, attempt=row.attempt)
+    tx.announce("run", f"{row.workspace}/{uid}")
+    return True
+
+
+async def order(tx: Tx, row: RunRow, kind: OrderKind, actor: str, why: str | None = None) -> None:
+    """Give a person's order to a run: recorded, said, and put into the outbox for its workflow, in one go.
+
+    Every order may be repeated. A final run can only be deleted, which hides it; others raise Conflict. Deleting
+    a live run frees its name at once; it is hidden when it has stopped.
+    """
+    intent = INTENT_OF.get(kind)
+    if intent is not None:
+        await _intend(tx, row.uid, intent, actor, why)
+    present = await locked(tx, row.uid)
+    if present is None:
+        raise NotFound(f"There is no run {row.name}")
+    if present.final and kind != "delete":
+        raise Conflict(f"{present.name} is {present.state}, which is final; submit it again to run it again")
+    await tx.conn.execute(update(run).where(run.c.uid == row.uid).values(_ordered(present, kind, tx.now)))
+    said = f"{SAID[kind]}{f': {why}' if why else ''}"
+    await events.record(tx, present.workspace, kind, actor, said, run=present, attempt=present.attempt or None)
+    tx.announce("run", f"{present.workspace}/{present.uid}")
+    if not present.final:
+        workspace = await tenancy.get_workspace(tx, present.workspace)
+        attempt = present.attempt if kind in ("preempt", "restart") and present.attempt else None
+        await outbox.add(tx, present, workspace, kind, attempt, actor, why)
+
+
+async def _intend(tx: Tx, uid: str, intent: str, actor: str, why: str | None) -> None:
+    """Record why members will stop, before they are told, unless the attempt's end is decided already."""
+    undecided = claim.c.intent.is_(None) & claim.c.failure.is_(None) & claim.c.succeeded_at.is_(None)
+    await tx.conn.execute(
+        update(claim)
+        .where(claim.c.run_uid == uid, claim.c.state == "Granted", undecided)
+        .values(intent=intent, intent_at=tx.now, intent_by=actor, intent_why=why)
+    )
+
+
+def _ordered(row: RunRow, kind: OrderKind, now: float) -> dict[str, Any]:
+    """What an order changes on the run itself; the rest is up to its workflow."""
+    if kind == "delete":
+        hidden = row.hidden_at or (now if row.final else None)
+        return {"delete_asked_at": row.delete_asked_at or now, "hidden_at": hidden}
+    return {"held": kind == "hold" or (row.held and kind != "release")}
+
+
+async def without_workflow(tx: Tx, limit: int = 100) -> list[RunRow]:
+    """Accepted runs whose workflow is not known to have been started, oldest first."""
+    query = select(run).where(~run.c.workflow_started).order_by(run.c.submitted_at, run.c.uid).limit(limit)
+    return [RunRow.of(row) for row in (await tx.conn.execute(query)).mappings()]
+
+
+async def mark_workflow_started(tx: Tx, uid: str) -> None:
+    """Record that the run's workflow exists; a second time changes nothing."""
+    await tx.conn.execute(update(run).where(run.c.uid == uid, ~run.c.workflow_started).values(workflow_started=True))
+
+
+async def _one(tx: Tx, query: Select[Any]) -> RunRow | None:
+    row = (await tx.conn.execute(query)).mappings().one_or_none()
+    return None if row is None else RunRow.of(row)

@@ -1,0 +1,219 @@
+"""What a scheduling pass decides on: a cluster as pure values, read with a constant number of queries."""
+
+import json
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Row, Text, select, type_coerce
+
+from astraeus.ledger.core import Tx
+from astraeus.ledger.tables import allocation, claim, cluster, machine, nic, reservation, run, workspace
+from astraeus.model.errors import NotFound
+from astraeus.model.machine import MachineFacts, Nic
+from astraeus.model.spec import Resources
+from astraeus.placement.types import Ask, Holding, Machine, Reserved, Snapshot
+
+REMEMBERED = 20_000
+SPECS_PER_QUERY = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What the planner wants of a machine's facts."""
+
+    gpu_model: str
+    labels: Mapping[str, str]
+    broken: int
+    doubtful: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What the planner wants of a specification."""
+
+    resources: Resources
+    preemptible: bool
+    time_limit_seconds: int | None
+
+
+_wishes: OrderedDict[str, _Wish] = OrderedDict()
+"""By run uid. A run's specification never changes, and reading it again at every pass would cost the most."""
+
+
+async def load_snapshot(tx: Tx, cluster_name: str) -> Snapshot:
+    """The cluster's machines, holdings, waiting claims in queue order, and reservations.
+
+    Runs that are held or whose deletion was asked for are not placed, so their claims are left out.
+    """
+    factors = (await tx.conn.execute(select(cluster.c.factors).where(cluster.c.name == cluster_name))).one_or_none()
+    if factors is None:
+        raise NotFound(f"There is no cluster {cluster_name}")
+    waiting = (await tx.conn.execute(_waiting(cluster_name))).all()
+    held = (await tx.conn.execute(_held(cluster_name))).all()
+    wishes = await _wishes_of(tx, {row.run_uid for row in waiting} | {row.run_uid for row in held})
+    reserved = await tx.conn.execute(
+        select(reservation).where(reservation.c.cluster == cluster_name).order_by(*reservation.primary_key)
+    )
+    return Snapshot(
+        cluster=cluster_name,
+        machines=await _machines(tx, cluster_name),
+        holdings=tuple(_holding(row, wishes[row.run_uid]) for row in held),
+        asks=tuple(_ask(row, wishes[row.run_uid]) for row in waiting),
+        reserved=tuple(Reserved(row.claim, row.machine, row.gpu_mask) for row in reserved),
+        factors=factors[0],
+    )
+
+
+async def _machines(tx: Tx, cluster_name: str) -> tuple[Machine, ...]:
+    query = (
+        select(nic.c.machine, nic.c.device, nic.c.port, nic.c.rail, nic.c.gbps, nic.c.link, nic.c.up)
+        .where(nic.c.cluster == cluster_name)
+        .order_by(nic.c.machine, nic.c.rail, nic.c.device, nic.c.port)
+    )
+    ports: dict[str, list[Nic]] = defaultdict(list)
+    for name, *port in await tx.conn.execute(query):
+        ports[name].append(_port(*port))
+    m = machine.c
+    query = (
+        select(m.name, m.gpus, m.cpu_cores, m.memory_bytes, m.state, m.cordoned, m.drained_by)
+        .add_columns(type_coerce(m.facts, Text).label("facts"))
+        .where(m.cluster == cluster_name)
+        .order_by(m.name)
+    )
+    return tuple(_machine(row, tuple(ports.get(row.name, ()))) for row in await tx.conn.execute(query))
+
+
+@lru_cache(maxsize=1 << 16)
+def _port(device: str, port: int, rail: int, gbps: float, link: Any, up: bool) -> Nic:
+    return Nic(device=device, port=port, rail=rail, gbps=gbps, link=link, up=up)
+
+
+@lru_cache(maxsize=1 << 15)
+def described(facts: str) -> Described:
+    """The part of a machine's facts (as stored, JSON text) that placing it needs."""
+    known = MachineFacts.model_validate_json(facts)
+    return Described(known.gpu_model, known.labels, _mask(known.broken_gpus), _mask(known.doubtful_gpus))
+
+
+def _mask(gpus: Iterable[int]) -> int:
+    return sum({1 << gpu for gpu in gpus})
+
+
+def _machine(row: Row[Any], ports: tuple[Nic, ...]) -> Machine:
+    facts = described(row.facts)
+    return Machine(
+        name=row.name,
+        gpus=(1 << row.gpus) - 1,
+        gpu_model=facts.gpu_model,
+        cpu_cores=row.cpu_cores,
+        memory_bytes=row.memory_bytes,
+        labels=facts.labels,
+        ports=ports,
+        broken=facts.broken,
+        doubtful=facts.doubtful,
+        refusal=_refusal(row.state, row.cordoned, row.drained_by),
+    )
+
+
+def _refusal(state: str, cordoned: bool, drained_by: str | None) -> str | None:
+    if state != "Ready":
+        return state.lower()
+    if cordoned:
+        return "draining" if drained_by else "cordoned"
+    return None
+
+
+def _waiting(cluster_name: str) -> Any:
+    """The claims to place, in queue order."""
+    c = claim.c
+    return (
+        select(c.id, c.run_uid, c.attempt, c.patience_until, c.avoid, run.c.name, run.c.priority, run.c.submitted_at)
+        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
+        .join(run, run.c.uid == c.run_uid)
+        .join(workspace, workspace.c.id == run.c.workspace)
+        .where(c.cluster == cluster_name, c.state == "Waiting", ~run.c.held, ~run.c.final)
+        .where(run.c.delete_asked_at.is_(None))
+        .order_by(run.c.priority.desc(), run.c.submitted_at, run.c.uid)
+    )
+
+
+def _held(cluster_name: str) -> Any:
+    """What granted claims hold, a row for each worker."""
+    c, a = claim.c, allocation.c
+    return (
+        select(c.id, c.run_uid, c.attempt, c.granted_at, c.gates_opened_at, c.intent, c.failure, c.succeeded_at)
+        .add_columns(a.machine, a.gpu_mask, a.cpu_cores, a.memory_bytes, run.c.name, run.c.priority)
+        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
+        .join(allocation, a.claim == c.id)
+        .join(run, run.c.uid == c.run_uid)
+        .join(workspace, workspace.c.id == run.c.workspace)
+        .where(c.cluster == cluster_name, c.state == "Granted", a.live)
+        .order_by(c.id, a.rank)
+    )
+
+
+def _ask(row: Row[Any], wish: _Wish) -> Ask:
+    return Ask(
+        claim=row.id,
+        run_uid=row.run_uid,
+        run_name=row.name,
+        workspace=f"{row.organisation}/{row.workspace_name}",
+        attempt=row.attempt,
+        resources=wish.resources,
+        priority=row.priority,
+        submitted_at=row.submitted_at,
+        patience_until=row.patience_until,
+        avoid=frozenset(row.avoid),
+        time_limit_seconds=wish.time_limit_seconds,
+    )
+
+
+def _holding(row: Row[Any], wish: _Wish) -> Holding:
+    limited = wish.time_limit_seconds is not None and row.gates_opened_at is not None
+    return Holding(
+        claim=row.id,
+        run_uid=row.run_uid,
+        run_name=row.name,
+        workspace=f"{row.organisation}/{row.workspace_name}",
+        attempt=row.attempt,
+        machine=row.machine,
+        gpu_mask=row.gpu_mask,
+        cpu_cores=row.cpu_cores,
+        memory_bytes=row.memory_bytes,
+        priority=row.priority,
+        preemptible=wish.preemptible,
+        started_at=row.granted_at if row.gates_opened_at is None else row.gates_opened_at,
+        ends_at=row.gates_opened_at + wish.time_limit_seconds if limited else None,
+        stopping=bool(row.intent or row.failure or row.succeeded_at),
+    )
+
+
+async def _wishes_of(tx: Tx, uids: set[str]) -> dict[str, _Wish]:
+    """The wishes of these runs; only those not yet known are read."""
+    unknown = sorted(uids - _wishes.keys())
+    for i in range(0, len(unknown), SPECS_PER_QUERY):
+        query = select(
+            run.c.uid,
+            run.c.spec["preemptible"].label("preemptible"),
+            run.c.spec["task_template", "time_limit_seconds"].label("time_limit_seconds"),
+            run.c.spec["task_template", "requested_resources"].label("resources"),
+        ).where(run.c.uid.in_(unknown[i : i + SPECS_PER_QUERY]))
+        for row in await tx.conn.execute(query):
+            _wishes[row.uid] = _wish(row)
+    found = {uid: _wishes[uid] for uid in uids}
+    for uid in found:
+        _wishes.move_to_end(uid)
+    while len(_wishes) > max(REMEMBERED, len(found)):
+        _wishes.popitem(last=False)
+    return found
+
+
+def _wish(row: Row[Any]) -> _Wish:
+    return _Wish(
+        resources=Resources.model_validate_json(json.dumps(row.resources or {})),
+        preemptible=True if row.preemptible is None else row.preemptible,
+        time_limit_seconds=row.time_limit_seconds,
+    )

@@ -1,0 +1,198 @@
+"""Runs, workers and attempts as the API shows them, with a constant number of queries for a page."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Text, and_, select, tuple_, type_coerce
+
+from astraeus.ledger.core import Tx
+from astraeus.ledger.environment import gpu_indices
+from astraeus.ledger.runs import RunRow
+from astraeus.ledger.snapshot import described
+from astraeus.ledger.tables import allocation, claim, machine, run, worker, workspace
+from astraeus.model import words
+from astraeus.model.budget import EARN_SECONDS
+from astraeus.model.machine import LEAF
+from astraeus.model.names import worker_name
+from astraeus.model.network import NetworkPlace
+from astraeus.model.run import AttemptView, Restarts, RunView, WorkerState, WorkerView
+
+WORKING: dict[str, WorkerState] = {
+    "none": "Waiting",
+    "preparing": "Preparing",
+    "arrived": "Ready",
+    "running": "Running",
+}
+"""The state of a member that is meant to live, by what its agent reported last."""
+ENDED: dict[str, WorkerState] = {"exited": "Exited", "failed": "Failed"}
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What the views of a page of runs are made of, by run uid."""
+
+    now: float
+    workspaces: Mapping[str, str]
+    progress: Mapping[str, tuple[int, int]]
+    workers: Mapping[str, list[WorkerView]]
+
+
+async def run_views(tx: Tx, rows: Sequence[RunRow]) -> list[RunView]:
+    """These runs as users see them, in the same order."""
+    if not rows:
+        return []
+    uids = [row.uid for row in rows]
+    latest = and_(claim.c.run_uid.in_(uids), claim.c.attempt == run.c.attempt)
+    owners = select(workspace).where(workspace.c.id.in_({row.workspace for row in rows}))
+    progress = (
+        select(claim.c.run_uid, claim.c.arrived, claim.c.size)
+        .join(run, run.c.uid == claim.c.run_uid)
+        .where(latest, claim.c.state == "Granted", claim.c.size.is_not(None))
+    )
+    page = _Page(
+        now=tx.now,
+        workspaces={row.id: f"{row.organisation}/{row.name}" for row in await tx.conn.execute(owners)},
+        progress={row.run_uid: (row.arrived, row.size) for row in await tx.conn.execute(progress)},
+        workers=await _workers(tx, latest),
+    )
+    return [_run_view(row, page) for row in rows]
+
+
+async def worker_views(tx: Tx, uid: str, attempt: int) -> list[WorkerView]:
+    """The members of one attempt, in rank order; none before it was placed."""
+    return (await _workers(tx, and_(claim.c.run_uid == uid, claim.c.attempt == attempt))).get(uid, [])
+
+
+async def attempt_views(tx: Tx, uid: str) -> list[AttemptView]:
+    """Every attempt of a run, in order."""
+    claims = (await tx.conn.execute(select(claim).where(claim.c.run_uid == uid).order_by(claim.c.attempt))).all()
+    query = (
+        select(allocation.c.claim, allocation.c.machine)
+        .where(allocation.c.claim.in_([row.id for row in claims]))
+        .order_by(allocation.c.claim, allocation.c.rank)
+    )
+    machines: dict[int, dict[str, None]] = defaultdict(dict)
+    for row in await tx.conn.execute(query):
+        machines[row.claim][row.machine] = None
+    return [_attempt_view(row, machines.get(row.id, {})) for row in claims]
+
+
+def _run_view(row: RunRow, page: _Page) -> RunView:
+    reason, progress = row.reason, page.progress.get(row.uid)
+    if row.state == "Starting" and progress is not None:
+        reason = words.starting(*progress)
+    return RunView(
+        metadata={
+            "name": row.name,
+            "labels": row.labels,
+            "uid": row.uid,
+            "workspace": page.workspaces[row.workspace],
+        },
+        spec=row.spec,
+        cluster=row.cluster,
+        state=row.state,
+        reason=reason,
+        network=_place(row.network),
+        attempt=row.attempt,
+        restarts=_restarts(row, page.now),
+        workers=page.workers.get(row.uid, []),
+        held=row.held,
+        submitted_at=_exact(row.submitted_at),
+        started_at=_time(row.started_at),
+        finished_at=_time(row.finished_at),
+    )
+
+
+def _restarts(row: RunRow, now: float) -> Restarts:
+    """The budget at this moment: what running has earned back since it was written is counted."""
+    left, due = row.budget_left, row.next_earned_at
+    if row.budget is None or left is None:
+        return Restarts(budget=row.budget, left=left)
+    if due is not None and due <= now:
+        earned = 1 + int((now - due) // EARN_SECONDS)
+        left = min(row.budget, left + earned)
+        due += earned * EARN_SECONDS
+    return Restarts(budget=row.budget, left=left, next_earned_at=_time(due) if left < row.budget else None)
+
+
+def _attempt_view(row: Row[Any], machines: Collection[str]) -> AttemptView:
+    return AttemptView(
+        attempt=row.attempt,
+        network=_place(row.network),
+        machines=list(machines),
+        entered_at=_exact(row.entered_at),
+        placed_at=_time(row.granted_at),
+        running_at=_time(row.gates_opened_at),
+        ended_at=_time(row.released_at),
+        cause=row.cause,
+        detail=row.detail,
+        charged=row.charged,
+    )
+
+
+async def _workers(tx: Tx, which: ColumnElement[bool]) -> dict[str, list[WorkerView]]:
+    """The members of the claims that `which` picks, by run uid: allocations, and what is known of their workers."""
+    w, a = worker.c, allocation.c
+    of_member = and_(w.run_uid == claim.c.run_uid, w.attempt == claim.c.attempt, w.rank == a.rank)
+    of_machine = tuple_(machine.c.cluster, machine.c.name) == tuple_(a.cluster, a.machine)
+    query = (
+        select(claim.c.run_uid, claim.c.attempt, claim.c.state, run.c.name, a.rank, a.machine, a.gpu_mask)
+        .add_columns(w.desired, w.observed, w.lost, w.gone, w.exit_code, w.signal, w.error)
+        .add_columns(w.arrived_at, w.started_at, w.ended_at, type_coerce(machine.c.facts, Text).label("facts"))
+        .select_from(claim)
+        .join(run, run.c.uid == claim.c.run_uid)
+        .join(allocation, a.claim == claim.c.id)
+        .outerjoin(worker, of_member)
+        .outerjoin(machine, of_machine)
+        .where(which)
+        .order_by(claim.c.run_uid, a.rank)
+    )
+    views: dict[str, list[WorkerView]] = defaultdict(list)
+    for row in await tx.conn.execute(query):
+        views[row.run_uid].append(_worker_view(row))
+    return views
+
+
+def _worker_view(row: Row[Any]) -> WorkerView:
+    return WorkerView(
+        name=worker_name(row.name, row.rank),
+        rank=row.rank,
+        attempt=row.attempt,
+        state=_worker_state(row),
+        machine=row.machine,
+        gpus=gpu_indices(row.gpu_mask),
+        leaf=None if row.facts is None else described(row.facts).labels.get(LEAF),
+        exit_code=row.exit_code,
+        signal=row.signal,
+        error=row.error,
+        arrived_at=_time(row.arrived_at),
+        started_at=_time(row.started_at),
+        ended_at=_time(row.ended_at),
+    )
+
+
+def _worker_state(row: Row[Any]) -> WorkerState:
+    if row.observed is None:
+        return "Exited" if row.state == "Released" else "Waiting"
+    if row.lost:
+        return "Lost"
+    if row.observed in ENDED:
+        return ENDED[row.observed]
+    if row.gone:
+        return "Exited"
+    return "Stopping" if row.desired == "stop" else WORKING[row.observed]
+
+
+def _place(network: Mapping[str, Any] | None) -> NetworkPlace | None:
+    return None if network is None else NetworkPlace.model_validate(network)
+
+
+def _exact(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _time(at: float | None) -> datetime | None:
+    return None if at is None else _exact(at)
