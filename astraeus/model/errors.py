@@ -1,5 +1,15 @@
 """Errors that say what to do next; one mapper turns them into problem documents, one into Temporal failures."""
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong with the input: where (a JSON pointer) and what to do about it."""
+
+    pointer: str
+    message: str
+
 
 class AstraeusError(Exception):
     """Base of every error the product raises on purpose.

@@ -2,14 +2,15 @@
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from astraeus.model.errors import AstraeusError
+from astraeus.model.errors import AstraeusError, Fault
 from astraeus.model.names import RUN_NAME_MAX, canonical, name_fault
 from astraeus.model.spec import CONFIG_BYTES_MAX, AnyMachine, NamedMachines, Submission
+
+__all__ = ["BadSpec", "Fault", "faults_of", "parse_submission", "pointer"]
 
 RESOURCES = ("spec", "task_template", "requested_resources")
 ACTIONS = {
@@ -23,14 +24,6 @@ ACTIONS = {
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
 }
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing wrong with the input: where (a JSON pointer) and what to do about it."""
-
-    pointer: str
-    message: str
 
 
 class BadSpec(AstraeusError):

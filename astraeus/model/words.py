@@ -1,14 +1,23 @@
 """The words users read: every state's reason is made here and nowhere else."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from astraeus.model.budget import RestartBudget
+
+STARTING = re.compile(r"Starting together: (\d+) of (\d+) ready")
 
 
 def starting(ready: int, size: int) -> str:
     """Progress to the barrier."""
     return f"Starting together: {ready} of {size} ready"
+
+
+def starting_progress(reason: str) -> tuple[int, int] | None:
+    """The counts in a reason made by `starting`, or None for any other reason."""
+    found = STARTING.fullmatch(reason)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def minutes_left(seconds: float) -> str:

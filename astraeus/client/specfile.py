@@ -1,0 +1,51 @@
+"""Specifications on disk, and changing single values of one: `spec.priority=5`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from astraeus.model.change import change
+
+
+class BadChange(ValueError):
+    """A change that cannot be made; the message says why."""
+
+
+def read(path: Path | None, text: str | None = None) -> Any:
+    """The decoded JSON of a file, or of `text`; `BadChange` says where it is broken."""
+    where = str(path) if path else "the standard input"
+    try:
+        return json.loads(path.read_text(encoding="utf-8") if path else text or "")
+    except OSError as error:
+        raise BadChange(f"{where} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadChange(f"{where} is not UTF-8 text") from error
+    except json.JSONDecodeError as error:
+        raise BadChange(f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except RecursionError as error:
+        raise BadChange(f"{where} is nested too deeply") from error
+
+
+def parse_change(text: str) -> tuple[str, Any]:
+    """`path=value`: the value is JSON where it reads as JSON, else the text itself."""
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise BadChange(f"{text!r} is not PATH=VALUE, such as spec.priority=5")
+    try:
+        return path.strip(), json.loads(value)
+    except ValueError:
+        return path.strip(), value
+
+
+def parse_label(text: str) -> tuple[str, str]:
+    """`key=value`."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise BadChange(f"{text!r} is not KEY=VALUE, such as project=vision")
+    return key, value
+
+
+def apply(document: Any, path: str, value: Any) -> None:
+    """Put `value` at `path` of `document` in place; null takes a value away."""
+    if fault := change(document, path, value):
+        raise BadChange(f"{path} {fault}")
