@@ -1,23 +1,32 @@
 """Connections, transactions and the clock of the ledger, on SQLite and PostgreSQL alike."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
-from sqlalchemy import URL, event, make_url, text
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy import URL, make_url, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from astraeus.ledger.tables import change
+from astraeus.ledger.sqlite import connect
+from astraeus.model.errors import Away, Invalid
 
 STATEMENT_SECONDS = 30
+CONNECT_SECONDS = 10
 CHANGE_LOCK = 0x41535452
-CLOCK = {
-    "sqlite": text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
-    "postgresql": text("SELECT extract(epoch FROM clock_timestamp())::double precision"),
+CLOCK = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
+APPEND = {
+    "sqlite": text("INSERT INTO change (kind, key, at) VALUES (:kind, :key, :at)"),
+    "postgresql": text(
+        "INSERT INTO change (kind, key, at) SELECT pair.kind, pair.key, :at"
+        " FROM (SELECT pg_advisory_xact_lock(:lock)) AS held,"
+        " unnest(CAST(:kinds AS varchar[]), CAST(:keys AS varchar[])) AS pair(kind, key)"
+    ),
 }
 
 
@@ -25,30 +34,36 @@ CLOCK = {
 class Tx:
     """One open transaction: its connection, its time, and the changes it will announce.
 
-    `now` is the database's clock at the start of the transaction, in seconds since the epoch. `outbox` holds the
-    ids of the messages written in it, which the committer may deliver at once.
+    `now` is the database's clock at the start of the transaction, in seconds since the epoch. `outbox` are the ids of
+    the outbox rows added in it, for whoever committed them to deliver at once.
     """
 
     conn: AsyncConnection
     now: float
     dialect: str
-    changes: list[tuple[str, str]] = field(default_factory=list)
+    changes: dict[tuple[str, str], None] = field(default_factory=dict)
     outbox: list[int] = field(default_factory=list)
 
     def announce(self, kind: str, key: str) -> None:
         """Append `(kind, key)` to the change feed when the transaction commits."""
-        if (kind, key) not in self.changes:
-            self.changes.append((kind, key))
+        self.changes[kind, key] = None
 
 
 class Ledger:
-    """The SQL database behind everything. One per process; `close` it at the end."""
+    """The SQL database behind everything. One per process; `close` it at the end.
+
+    A database that does not answer is `Away`: nothing of the transaction was written, unless it went away in the
+    middle of the commit itself.
+    """
 
     def __init__(self, url: str | URL, pool_size: int = 5) -> None:
         """`url` is `sqlite+aiosqlite:///path` or `postgresql+asyncpg://…`."""
         self.url = make_url(url)
         self.dialect = self.url.get_backend_name()
         self.engine = _engine(self.url, self.dialect, pool_size)
+        self._snapshots = self.engine
+        if self.dialect == "postgresql":
+            self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._writing = asyncio.Lock()
 
     async def close(self) -> None:
@@ -62,35 +77,59 @@ class Ledger:
         On SQLite writers of one process queue here rather than in the database's busy handler, whose growing
         sleeps would cost tens of milliseconds.
         """
-        async with AsyncExitStack() as stack:
-            if self.dialect == "sqlite":
-                await stack.enter_async_context(self._writing)
-            conn = await stack.enter_async_context(self.engine.connect())
-            if self.dialect == "sqlite":
-                await conn.exec_driver_sql("BEGIN IMMEDIATE")
-            tx = Tx(conn, await _clock(conn, self.dialect), self.dialect)
-            try:
-                yield tx
-                await _append(tx)
-                await conn.commit()
-            except BaseException:
-                await asyncio.shield(conn.rollback())
-                raise
+        turn = self._writing if self.dialect == "sqlite" else nullcontext()
+        async with turn, self._opened(self.engine, "BEGIN IMMEDIATE") as tx:
+            yield tx
+            await _append(tx)
+            await tx.conn.commit()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Tx]:
         """A transaction that only reads, from one consistent state."""
-        async with self.engine.connect() as conn:
+        async with self._opened(self._snapshots, "BEGIN") as tx:
+            yield tx
+
+    @asynccontextmanager
+    async def _opened(self, engine: AsyncEngine, begin: str) -> AsyncIterator[Tx]:
+        """An open transaction; what it has not committed is rolled back, even when the caller is cancelled again."""
+        conn, now = await self._begin(engine, begin)
+        try:
+            yield Tx(conn, now, self.dialect)
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise Away("The ledger's database went away") from error
+            raise
+        finally:
+            await asyncio.shield(asyncio.create_task(conn.close()))
+
+    async def _begin(self, engine: AsyncEngine, begin: str) -> tuple[AsyncConnection, float]:
+        """A connection with an open transaction, and its time.
+
+        The first statement shows whether a pooled connection outlived its server; if not, a second one is fresh, since
+        the pool drops all of them at once.
+        """
+        try:
+            try:
+                return await self._first(engine, begin)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+            return await self._first(engine, begin)
+        except (DBAPIError, PoolTimeout, OSError) as error:
+            raise Away(f"The ledger's database does not answer: {type(error).__name__}") from error
+
+    async def _first(self, engine: AsyncEngine, begin: str) -> tuple[AsyncConnection, float]:
+        """SQLite's clock is this computer's; PostgreSQL is asked for its own."""
+        conn = engine.connect()
+        await conn.start()
+        try:
             if self.dialect == "sqlite":
-                await conn.exec_driver_sql("BEGIN")
-            else:
-                await conn.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-            yield Tx(conn, await _clock(conn, self.dialect), self.dialect)
-            await conn.rollback()
-
-
-async def _clock(conn: AsyncConnection, dialect: str) -> float:
-    return float((await conn.execute(CLOCK[dialect])).scalar_one())
+                await conn.exec_driver_sql(begin)
+                return conn, time.time()
+            return conn, float((await conn.execute(CLOCK)).scalar_one())
+        except BaseException:
+            await conn.close()
+            raise
 
 
 async def _append(tx: Tx) -> None:
@@ -98,24 +137,25 @@ async def _append(tx: Tx) -> None:
     if not tx.changes:
         return
     if tx.dialect == "postgresql":
-        await tx.conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": CHANGE_LOCK})
-    rows: Iterable[dict[str, Any]] = [{"kind": kind, "key": key, "at": tx.now} for kind, key in tx.changes]
-    await tx.conn.execute(change.insert(), list(rows))
+        kinds, keys = zip(*tx.changes, strict=True)
+        values = {"at": tx.now, "lock": CHANGE_LOCK, "kinds": list(kinds), "keys": list(keys)}
+        await tx.conn.execute(APPEND["postgresql"], values)
+    else:
+        rows = [{"kind": kind, "key": key, "at": tx.now} for kind, key in tx.changes]
+        await tx.conn.execute(APPEND["sqlite"], rows)
 
 
 def _engine(url: URL, dialect: str, pool_size: int) -> AsyncEngine:
+    """Every transaction here ends itself, so the pool need not roll back once more."""
     if dialect == "sqlite":
-        engine = create_async_engine(url, pool_size=pool_size, connect_args={"timeout": STATEMENT_SECONDS})
-        event.listen(engine.sync_engine, "connect", _prepare_sqlite)
-        return engine
-    settings = {"timeout": 10, "command_timeout": STATEMENT_SECONDS}
-    return create_async_engine(url, pool_size=pool_size, pool_pre_ping=True, connect_args=settings)
-
-
-def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
-    """Let this module begin transactions itself, and set what SQLite keeps per connection."""
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+        if not url.database or url.database == ":memory:":
+            raise Invalid("The ledger needs a file: sqlite+aiosqlite:///path")
+        return create_async_engine(
+            url,
+            async_creator=partial(connect, url.database, STATEMENT_SECONDS),
+            poolclass=AsyncAdaptedQueuePool,
+            pool_size=pool_size,
+            pool_reset_on_return=None,
+        )
+    settings = {"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS}
+    return create_async_engine(url, pool_size=pool_size, connect_args=settings)
