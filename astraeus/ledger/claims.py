@@ -1,13 +1,14 @@
 """Claims: what a run asks of the ledger for one attempt, from entering it to giving its room back."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import BigInteger, Select, Subquery, case, cast, delete, func, insert, select, update
 
 from astraeus.ledger import events, runs
 from astraeus.ledger.core import Tx
-from astraeus.ledger.tables import allocation, claim, cluster, machine, reservation, worker
+from astraeus.ledger.tables import allocation, claim, machine, reservation, worker
+from astraeus.ledger.tables import cluster as cluster_table
 from astraeus.model.errors import Conflict, NotFound
 from astraeus.model.messages import AttemptRef
 from astraeus.model.run import FINAL
@@ -16,47 +17,11 @@ CPU_TRACE = 1e-6
 """Cores: less than this is nothing."""
 
 
-class Ending(Protocol):
-    """How an attempt ended, and what its run is next; the workflows' `Closing` is one."""
-
-    @property
-    def ref(self) -> AttemptRef:
-        """The attempt."""
-
-    @property
-    def cause(self) -> str:
-        """Its kind of end."""
-
-    @property
-    def detail(self) -> str:
-        """The end in words."""
-
-    @property
-    def charged(self) -> bool:
-        """Whether it spent a restart."""
-
-    @property
-    def state(self) -> str:
-        """The run's next state."""
-
-    @property
-    def reason(self) -> str:
-        """And the words for it."""
-
-    @property
-    def budget_left(self) -> int | None:
-        """Restarts left, None when unlimited."""
-
-    @property
-    def actor(self) -> str:
-        """Who ended it."""
-
-
 async def enter(
     tx: Tx,
     uid: str,
     attempt: int,
-    cluster_name: str,
+    cluster: str,
     patience_seconds: float,
     avoid: Sequence[str] = (),
     headline: str | None = None,
@@ -83,7 +48,7 @@ async def enter(
         insert(claim).values(
             run_uid=uid,
             attempt=attempt,
-            cluster=cluster_name,
+            cluster=cluster,
             state="Waiting",
             entered_at=tx.now,
             patience_until=tx.now + patience_seconds,
@@ -92,7 +57,7 @@ async def enter(
         )
     )
     await runs.set_state(tx, uid, "Pending", headline or runs.SUBMITTED, attempt=attempt, network=None)
-    tx.announce("cluster", cluster_name)
+    tx.announce("cluster", cluster)
 
 
 async def widen(tx: Tx, ref: AttemptRef) -> None:
@@ -107,60 +72,64 @@ async def widen(tx: Tx, ref: AttemptRef) -> None:
         tx.announce("cluster", name)
 
 
-async def take_pass_term(tx: Tx, cluster_name: str) -> int:
+async def take_pass_term(tx: Tx, cluster: str) -> int:
     """A new term for the cluster's scheduling passes; every older one can write nothing from here on."""
     query = (
-        update(cluster)
-        .where(cluster.c.name == cluster_name)
-        .values(pass_term=cluster.c.pass_term + 1)
-        .returning(cluster.c.pass_term)
+        update(cluster_table)
+        .where(cluster_table.c.name == cluster)
+        .values(pass_term=cluster_table.c.pass_term + 1)
+        .returning(cluster_table.c.pass_term)
     )
     term = (await tx.conn.execute(query)).scalar_one_or_none()
     if term is None:
-        raise NotFound(f"There is no cluster {cluster_name}")
+        raise NotFound(f"There is no cluster {cluster}")
     return int(term)
 
 
-async def release(tx: Tx, ending: Ending) -> bool:
+async def release(
+    tx: Tx,
+    ref: AttemptRef,
+    *,
+    cause: str,
+    detail: str,
+    charged: bool,
+    state: str,
+    reason: str,
+    budget_left: int | None,
+    next_earned_seconds: float | None = None,
+    actor: str = "scheduler",
+) -> bool:
     """End an attempt: give its room back, once, and say what its run is next. Answers whether this call did it.
 
     The members must be gone: rows of members not known to be are closed here, and agents then kill what is left.
     A claim that was still waiting is withdrawn.
     """
-    ref = ending.ref
     ended = (
         update(claim)
         .where(_is(ref), claim.c.state != "Released")
-        .values(state="Released", released_at=tx.now, cause=ending.cause, detail=ending.detail, charged=ending.charged)
+        .values(state="Released", released_at=tx.now, cause=cause, detail=detail, charged=charged)
         .returning(claim.c.id, claim.c.cluster, claim.c.granted_at)
     )
     row = (await tx.conn.execute(ended)).one_or_none()
     if row is None:
         return False
-    written = await _write_next(tx, ending)
+    columns: dict[str, Any] = {} if state in FINAL else {"network": None}
+    columns["budget_left"] = budget_left
+    columns["next_earned_at"] = None if next_earned_seconds is None else tx.now + next_earned_seconds
+    await runs.set_state(tx, ref.run_uid, state, reason, actor=actor, of_attempt=ref.attempt, **columns)
     await tx.conn.execute(delete(reservation).where(reservation.c.claim == row.id))
     if row.granted_at is not None:
         await _close_workers(tx, ref)
         await _free_room(tx, row.id, row.cluster)
+    owner = await runs.by_uid(tx, ref.run_uid)
+    if owner is not None:
+        await events.record(tx, owner.workspace, "attempt_ended", actor, detail, run=owner, attempt=ref.attempt)
     tx.announce("cluster", row.cluster)
-    if written is not None:
-        kind = "attempt_ended"
-        await events.record(tx, written.workspace, kind, ending.actor, ending.detail, run=written, attempt=ref.attempt)
     return True
 
 
 def _is(ref: AttemptRef) -> Any:
     return (claim.c.run_uid == ref.run_uid) & (claim.c.attempt == ref.attempt)
-
-
-async def _write_next(tx: Tx, ending: Ending) -> runs.RunRow | None:
-    """The run's next state; time not running earns nothing, so no restart is announced as coming back."""
-    columns: dict[str, Any] = {"budget_left": ending.budget_left, "next_earned_at": None}
-    if ending.state not in FINAL:
-        columns["network"] = None
-    uid, attempt = ending.ref.run_uid, ending.ref.attempt
-    await runs.set_state(tx, uid, ending.state, ending.reason, actor=ending.actor, of_attempt=attempt, **columns)
-    return await runs.by_uid(tx, uid)
 
 
 async def _close_workers(tx: Tx, ref: AttemptRef) -> None:

@@ -50,6 +50,7 @@ class OutboxRow:
     workflow_id: str
     signal: str
     message: RunMessage
+    created_at: float
 
 
 def workflow_id(run: Addressee, workspace: Workspace) -> str:
@@ -100,16 +101,18 @@ async def pending(
     """Undelivered messages in order of their ids.
 
     With `ids`, these and whatever is still undelivered before them for the same runs, since a run must hear
-    things in their order.
+    things in their order; then `limit` counts for nothing.
     """
-    query = select(outbox).where(outbox.c.sent_at.is_(None)).order_by(outbox.c.id).limit(limit)
+    query = select(outbox).where(outbox.c.sent_at.is_(None)).order_by(outbox.c.id)
     if cluster is not None:
         query = query.where(outbox.c.cluster == cluster)
-    if ids is not None:
-        if not ids:
-            return []
+    if ids is None:
+        query = query.limit(limit)
+    elif ids:
         runs = select(outbox.c.run_uid).where(outbox.c.id.in_(ids))
         query = query.where(or_(outbox.c.id.in_(ids), outbox.c.run_uid.in_(runs) & (outbox.c.id < max(ids))))
+    else:
+        return []
     return [_row(row) for row in (await tx.conn.execute(query)).mappings()]
 
 
@@ -128,4 +131,4 @@ async def prune(tx: Tx, older_than_seconds: float) -> None:
 
 def _row(row: Any) -> OutboxRow:
     message = RunMessage(id=row["id"], kind=row["kind"], **row["body"])
-    return OutboxRow(row["id"], row["run_uid"], row["workflow_id"], SIGNAL_OF[row["kind"]], message)
+    return OutboxRow(row["id"], row["run_uid"], row["workflow_id"], SIGNAL_OF[row["kind"]], message, row["created_at"])

@@ -12,7 +12,7 @@ import math
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Select, case, exists, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -23,20 +23,20 @@ from astraeus.ledger.outbox import workflow_id as workflow_id
 from astraeus.ledger.tables import claim, run
 from astraeus.ledger.tenancy import Workspace
 from astraeus.model.errors import Conflict, Invalid, NotFound
+from astraeus.model.messages import MessageKind
 from astraeus.model.names import canonical
 from astraeus.model.run import FINAL
 from astraeus.model.spec import UNLIMITED, Submission
 
 SUBMITTED = "Waiting for the scheduler"
 
-OrderKind = Literal["cancel", "delete", "preempt", "hold", "release", "restart"]
 INTENT_OF: dict[str, str] = {
     "cancel": "cancelled",
     "delete": "cancelled",
     "preempt": "preempted",
     "restart": "restarted",
 }
-SAID: dict[str, str] = {
+SAID: dict[MessageKind, str] = {
     "cancel": "Cancel asked for",
     "delete": "Delete asked for",
     "preempt": "Preempt asked for",
@@ -78,7 +78,7 @@ class RunRow:
     workflow_started: bool
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "RunRow":
+    def of(cls, row: Mapping[Any, Any]) -> "RunRow":
         """The run in a row of the run table; further columns are ignored."""
         return cls(**{field.name: row[field.name] for field in fields(cls)})
 
@@ -99,8 +99,9 @@ async def submit(
     """
     values = _new_row(tx.now, workspace, cluster, submission, raw, actor, idempotency_key)
     # Decided by the unique indexes, so that of two simultaneous submissions exactly one is new.
-    adding = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[tx.dialect](run).on_conflict_do_nothing()
-    added = (await tx.conn.execute(adding.values(values).returning(run))).mappings().one_or_none()
+    insert = sqlite.insert if tx.dialect == "sqlite" else postgresql.insert
+    adding = insert(run).values(values).on_conflict_do_nothing().returning(run)
+    added = (await tx.conn.execute(adding)).mappings().one_or_none()
     if added is None:
         return await _earlier(tx, values), False
     row = RunRow.of(added)
@@ -252,15 +253,16 @@ async def set_state(
     return True
 
 
-async def order(tx: Tx, row: RunRow, kind: OrderKind, actor: str, why: str | None = None) -> None:
+async def order(tx: Tx, row: RunRow, kind: str, actor: str, why: str | None = None) -> None:
     """Give a person's order to a run: recorded, said, and put into the outbox for its workflow, in one go.
 
     Every order may be repeated. A final run can only be deleted, which hides it; others raise Conflict. Deleting
     a live run frees its name at once; it is hidden when it has stopped.
     """
-    intent = INTENT_OF.get(kind)
-    if intent is not None:
-        await _intend(tx, row.uid, intent, actor, why)
+    if kind not in SAID:
+        raise Invalid(f"{kind} is no order; orders are {', '.join(SAID)}")
+    if kind in INTENT_OF:
+        await _intend(tx, row.uid, INTENT_OF[kind], actor, why)
     present = await locked(tx, row.uid)
     if present is None:
         raise NotFound(f"There is no run {row.name}")
@@ -270,8 +272,8 @@ async def order(tx: Tx, row: RunRow, kind: OrderKind, actor: str, why: str | Non
     said = f"{SAID[kind]}{f': {why}' if why else ''}"
     await events.record(tx, present.workspace, kind, actor, said, run=present, attempt=present.attempt or None)
     tx.announce("run", f"{present.workspace}/{present.uid}")
-    if not present.final:
-        workspace = await tenancy.get_workspace(tx, present.workspace)
+    workspace = None if present.final else await tenancy.get_workspace(tx, present.workspace)
+    if workspace is not None:
         attempt = present.attempt if kind in ("preempt", "restart") and present.attempt else None
         await outbox.add(tx, present, workspace, kind, attempt, actor, why)
 
@@ -286,7 +288,7 @@ async def _intend(tx: Tx, uid: str, intent: str, actor: str, why: str | None) ->
     )
 
 
-def _ordered(row: RunRow, kind: OrderKind, now: float) -> dict[str, Any]:
+def _ordered(row: RunRow, kind: str, now: float) -> dict[str, Any]:
     """What an order changes on the run itself; the rest is up to its workflow."""
     if kind == "delete":
         hidden = row.hidden_at or (now if row.final else None)

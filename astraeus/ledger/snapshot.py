@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Row, Text, select, type_coerce
+from sqlalchemy import Text, select, type_coerce
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.tables import allocation, claim, cluster, machine, nic, reservation, run, workspace
@@ -102,7 +102,7 @@ def _mask(gpus: Iterable[int]) -> int:
     return sum({1 << gpu for gpu in gpus})
 
 
-def _machine(row: Row[Any], ports: tuple[Nic, ...]) -> Machine:
+def _machine(row: Any, ports: tuple[Nic, ...]) -> Machine:
     facts = described(row.facts)
     return Machine(
         name=row.name,
@@ -155,7 +155,7 @@ def _held(cluster_name: str) -> Any:
     )
 
 
-def _ask(row: Row[Any], wish: _Wish) -> Ask:
+def _ask(row: Any, wish: _Wish) -> Ask:
     return Ask(
         claim=row.id,
         run_uid=row.run_uid,
@@ -171,7 +171,7 @@ def _ask(row: Row[Any], wish: _Wish) -> Ask:
     )
 
 
-def _holding(row: Row[Any], wish: _Wish) -> Holding:
+def _holding(row: Any, wish: _Wish) -> Holding:
     limited = wish.time_limit_seconds is not None and row.gates_opened_at is not None
     return Holding(
         claim=row.id,
@@ -211,7 +211,7 @@ async def _wishes_of(tx: Tx, uids: set[str]) -> dict[str, _Wish]:
     return found
 
 
-def _wish(row: Row[Any]) -> _Wish:
+def _wish(row: Any) -> _Wish:
     return _Wish(
         resources=Resources.model_validate_json(json.dumps(row.resources or {})),
         preemptible=True if row.preemptible is None else row.preemptible,

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Row, Text, and_, select, tuple_, type_coerce
+from sqlalchemy import ColumnElement, Text, and_, select, tuple_, type_coerce
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.environment import gpu_indices
@@ -18,7 +18,7 @@ from astraeus.model.budget import EARN_SECONDS
 from astraeus.model.machine import LEAF
 from astraeus.model.names import worker_name
 from astraeus.model.network import NetworkPlace
-from astraeus.model.run import AttemptView, Restarts, RunView, WorkerState, WorkerView
+from astraeus.model.run import AttemptView, Restarts, RunState, RunView, WorkerState, WorkerView
 
 WORKING: dict[str, WorkerState] = {
     "none": "Waiting",
@@ -93,7 +93,7 @@ def _run_view(row: RunRow, page: _Page) -> RunView:
         },
         spec=row.spec,
         cluster=row.cluster,
-        state=row.state,
+        state=cast(RunState, row.state),
         reason=reason,
         network=_place(row.network),
         attempt=row.attempt,
@@ -108,7 +108,7 @@ def _run_view(row: RunRow, page: _Page) -> RunView:
 
 def _restarts(row: RunRow, now: float) -> Restarts:
     """The budget at this moment: what running has earned back since it was written is counted."""
-    left, due = row.budget_left, row.next_earned_at
+    left, due = row.budget_left, row.next_earned_at if row.state == "Running" else None
     if row.budget is None or left is None:
         return Restarts(budget=row.budget, left=left)
     if due is not None and due <= now:
@@ -118,7 +118,7 @@ def _restarts(row: RunRow, now: float) -> Restarts:
     return Restarts(budget=row.budget, left=left, next_earned_at=_time(due) if left < row.budget else None)
 
 
-def _attempt_view(row: Row[Any], machines: Collection[str]) -> AttemptView:
+def _attempt_view(row: Any, machines: Collection[str]) -> AttemptView:
     return AttemptView(
         attempt=row.attempt,
         network=_place(row.network),
@@ -156,7 +156,7 @@ async def _workers(tx: Tx, which: ColumnElement[bool]) -> dict[str, list[WorkerV
     return views
 
 
-def _worker_view(row: Row[Any]) -> WorkerView:
+def _worker_view(row: Any) -> WorkerView:
     return WorkerView(
         name=worker_name(row.name, row.rank),
         rank=row.rank,
@@ -174,7 +174,7 @@ def _worker_view(row: Row[Any]) -> WorkerView:
     )
 
 
-def _worker_state(row: Row[Any]) -> WorkerState:
+def _worker_state(row: Any) -> WorkerState:
     if row.observed is None:
         return "Exited" if row.state == "Released" else "Waiting"
     if row.lost:
