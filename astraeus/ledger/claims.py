@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Select, Subquery, case, cast, delete, func, i
 
 from astraeus.ledger import events, runs
 from astraeus.ledger.core import Tx
-from astraeus.ledger.tables import allocation, claim, machine, reservation, worker
+from astraeus.ledger.tables import allocation, claim, machine, reservation, run, worker
 from astraeus.ledger.tables import cluster as cluster_table
 from astraeus.model.errors import Conflict, NotFound
 from astraeus.model.messages import AttemptRef
@@ -56,6 +56,7 @@ async def enter(
             headline=headline,
         )
     )
+    await tx.conn.execute(update(run).where(run.c.uid == uid, run.c.attempt < attempt).values(attempt=attempt))
     await runs.set_state(tx, uid, "Pending", headline or runs.SUBMITTED, attempt=attempt, network=None)
     tx.announce("cluster", cluster)
 
@@ -116,7 +117,7 @@ async def release(
     columns: dict[str, Any] = {} if state in FINAL else {"network": None}
     columns["budget_left"] = budget_left
     columns["next_earned_at"] = None if next_earned_seconds is None else tx.now + next_earned_seconds
-    await runs.set_state(tx, ref.run_uid, state, reason, actor=actor, of_attempt=ref.attempt, **columns)
+    await runs.set_state(tx, ref.run_uid, state, reason, actor=actor, attempt=ref.attempt, **columns)
     await tx.conn.execute(delete(reservation).where(reservation.c.claim == row.id))
     if row.granted_at is not None:
         await _close_workers(tx, ref)

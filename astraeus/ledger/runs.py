@@ -226,15 +226,15 @@ def _read_cursor(cursor: str) -> tuple[float, str]:
 
 
 async def set_state(
-    tx: Tx, uid: str, state: str, reason: str, *, actor: str = "astraeus", of_attempt: int | None = None, **columns: Any
+    tx: Tx, uid: str, state: str, reason: str, *, actor: str = "astraeus", attempt: int | None = None, **columns: Any
 ) -> bool:
     """Show a state and its reason, with any further columns of the run; answers whether it was written.
 
-    A final state never changes, and `of_attempt` (when given) must be the run's present attempt. A final state
+    A final state never changes, and `attempt` (when given) must be the run's present attempt. A final state
     hides a run whose deletion was asked for.
     """
     row = await locked(tx, uid)
-    if row is None or row.final or (of_attempt is not None and row.attempt != of_attempt):
+    if row is None or row.final or (attempt is not None and row.attempt != attempt):
         return False
     final = state in FINAL
     if final:
