@@ -3,7 +3,7 @@
 Every phase is idempotent: it may be entered again after a crash or a continue-as-new, and goes on where it was.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from temporalio import workflow
@@ -16,11 +16,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts import ClaimOrder, Closing, GateOrder, RunLife, RunNote, StopOrder
     from workflows.decide import Outcome, budget_of, outcome
     from workflows.inbox import Inbox
+    from workflows.limits import BARRIER_SECONDS, barrier_left, time_limit_left
 
 RECONCILE_SECONDS = 300.0
 RECONCILE_MOST = 3600.0
-BARRIER_SECONDS = 900.0
-PLACEMENT_SECONDS = 1800.0
 KILLED_SECONDS = 60.0
 
 STATE = SearchAttributeKey.for_keyword("AstraeusState")
@@ -49,7 +48,7 @@ class RunWorkflow:
         self.life = life
         self.inbox = Inbox(life.unread, life.seen)
         self.shown = ""
-        self.phases = {
+        self.phases: dict[str, Callable[[], Awaitable[None]]] = {
             "queue": self.queue,
             "start": self.start,
             "run": self.running,
@@ -64,7 +63,7 @@ class RunWorkflow:
         """Walk the phases until the run is over; answers its final state."""
         while self.life.phase != "over":
             await self.phases[self.life.phase]()
-            if self.life.phase != "over" and workflow.info().is_continue_as_new_suggested():
+            if workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(self.life)
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -206,9 +205,7 @@ class RunWorkflow:
             if left <= 0:
                 self.end("barrier_timeout", "astraeus", None)
                 return
-            message = await self.wait(
-                wanted, _now() + min(left, BARRIER_SECONDS), "barrier: all members, within limits"
-            )
+            message = await self.wait(wanted, _now() + min(left, BARRIER_SECONDS), "barrier: all members arrive")
             if message is None:
                 situation = await self.look()
             elif message.kind == "arrived":
@@ -238,9 +235,7 @@ class RunWorkflow:
             if limit <= 0:
                 self.end("time_limit", "astraeus", None)
                 return
-            message = await self.wait(
-                wanted, _now() + min(limit, pause), "running: time limit, or a look at the ledger"
-            )
+            message = await self.wait(wanted, _now() + min(limit, pause), "running: time limit or a look")
             if message is not None and message.kind != "ended":
                 self.end_by(message)
                 return
@@ -400,21 +395,6 @@ class RunWorkflow:
         if state != self.shown:
             self.shown = state
             workflow.upsert_search_attributes([STATE.value_set(state)])
-
-
-def barrier_left(situation: Situation) -> float:
-    """Seconds until the barrier times out: 15 minutes from the first arrival, 30 from the placement."""
-    limit = (situation.granted_at or situation.now) + PLACEMENT_SECONDS
-    if situation.first_arrived_at is not None:
-        limit = min(limit, situation.first_arrived_at + BARRIER_SECONDS)
-    return limit - situation.now
-
-
-def time_limit_left(life: RunLife, situation: Situation) -> float:
-    """Seconds of running left to the attempt, counted from the opening of its gates; infinite without a limit."""
-    if life.time_limit_seconds is None or situation.gates_opened_at is None:
-        return float("inf")
-    return situation.gates_opened_at + life.time_limit_seconds - situation.now
 
 
 def _now() -> float:

@@ -41,11 +41,11 @@ class SchedulerWorkflow:
                 summary="scheduling pass",
             )
             workflow.set_current_details(f"granted {done.granted} in the last pass, {done.waiting} waiting")
-            pause = min(done.next_change_seconds or SAFETY_SECONDS, SAFETY_SECONDS)
+            pause = SAFETY_SECONDS if done.next_change_seconds is None else done.next_change_seconds
             try:
                 await workflow.wait_condition(
                     lambda: self.woken,
-                    timeout=timedelta(seconds=max(pause, 1.0)),
+                    timeout=timedelta(seconds=min(max(pause, 1.0), SAFETY_SECONDS)),
                     timeout_summary="until a wake-up or the next deadline",
                 )
             except TimeoutError:

@@ -1,0 +1,56 @@
+import os
+import sysconfig
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from lifecycle.world import World
+
+from workflows.contracts import RunLife
+from workflows.run import RunWorkflow
+
+Live = Callable[..., AbstractAsyncContextManager[World]]
+
+
+@pytest.fixture
+async def skipping() -> AsyncIterator[WorkflowEnvironment]:
+    """A time-skipping server of its own for each test: one shared by tests may stop skipping for good."""
+    server = os.path.join(sysconfig.get_path("scripts"), "temporal-test-server")
+    async with await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=server, data_converter=pydantic_data_converter
+    ) as env:
+        request = AddSearchAttributesRequest(
+            namespace=env.client.namespace,
+            search_attributes={"AstraeusState": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD},
+        )
+        await env.client.operator_service.add_search_attributes(request)
+        yield env
+
+
+@pytest.fixture
+def live(skipping: WorkflowEnvironment) -> Live:
+    """`async with live(on_open=[...], life={...}) as world`: a run's workflow under way in that world."""
+
+    @asynccontextmanager
+    async def begin(life: dict[str, object] | None = None, **acts: object) -> AsyncIterator[World]:
+        world = World(skipping, **acts)  # type: ignore[arg-type]
+        facts = {"run_uid": "u1", "workspace": "acme/vision", "name": world.name, "cluster": "lab-a", **(life or {})}
+        runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("astraeus"))
+        async with Worker(
+            skipping.client, task_queue="q", workflows=[RunWorkflow], activities=world.activities, workflow_runner=runner
+        ):
+            handle = skipping.client.get_workflow_handle_for(RunWorkflow.run, "run/u1")
+            world.handle = handle
+            # Only a handle that `start_workflow` returns makes the server skip time while its result is awaited.
+            world.started = await skipping.client.start_workflow(
+                RunWorkflow.run, RunLife.model_validate(facts), id="run/u1", task_queue="q"
+            )
+            yield world
+
+    return begin
