@@ -22,7 +22,7 @@ from astraeus.ledger.core import Ledger, Tx
 from astraeus.ledger.outbox import OutboxRow
 from astraeus.ledger.runs import RunRow
 from astraeus.ledger.tenancy import Workspace
-from astraeus.model.spec import UNLIMITED, Submission
+from astraeus.model.spec import UNLIMITED, RunSpec
 from workflows.contracts import RunLife
 from workflows.run import RunWorkflow
 from workflows.scheduler import SchedulerWorkflow
@@ -41,7 +41,7 @@ SEARCH_ATTRIBUTES = (WORKSPACE, CLUSTER, RUN, STATE, PRIORITY)
 
 def life_of(row: RunRow, workspace: Workspace) -> RunLife:
     """The start argument of a run's workflow: ids and small values of its row, never the spec."""
-    spec = Submission.model_validate(row.spec).spec
+    spec = RunSpec.model_validate(row.spec)
     task = spec.task_template
     return RunLife(
         run_uid=row.uid,

@@ -20,7 +20,7 @@ import httpx
 from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES
 from astraeus.agent.fleet import DEFAULT_FLEET, load_fleet
 from astraeus.client.config import default_dir
-from astraeus.ledger import gangs, machines
+from astraeus.ledger import fleetwide
 from astraeus.ledger.core import Ledger
 from astraeus.model.errors import AstraeusError
 from worker.config import Settings
@@ -149,7 +149,7 @@ class Stack:
         ledger = Ledger(self.place.ledger_url)
         try:
             async with ledger.reading() as tx:
-                return await machines.is_watched(tx, self.cluster)
+                return await fleetwide.is_watched(tx, self.cluster)
         finally:
             await ledger.close()
 
@@ -157,7 +157,7 @@ class Stack:
         ledger = Ledger(self.place.ledger_url)
         try:
             async with ledger.reading() as tx:
-                return await machines.heard_since(tx, self.cluster, since)
+                return await fleetwide.heard_since(tx, self.cluster, since)
         finally:
             await ledger.close()
 
@@ -177,12 +177,12 @@ class Stack:
         ledger = Ledger(self.place.ledger_url)
         try:
             async with ledger.transaction() as tx:
-                grace = await gangs.stop_all(tx, self.cluster, who=WHO, why="the stack was stopped")
+                grace = await fleetwide.stop_all(tx, self.cluster, who=WHO, why="the stack was stopped")
             ends = time.monotonic() + grace + 5
             alive = 1
             while alive and time.monotonic() < ends:
                 async with ledger.reading() as tx:
-                    alive = await gangs.count_alive(tx, self.cluster)
+                    alive = await fleetwide.count_alive(tx, self.cluster)
                 await asyncio.sleep(0.1 if alive else 0)
             if alive:
                 log.warning("%d workers did not stop in time; the agent finds them at the next start", alive)
