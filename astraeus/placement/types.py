@@ -79,7 +79,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A waiting claim. `submitted_at` is the run's own, kept through restarts; `avoid` names machines it just failed on."""
+    """A waiting claim. `submitted_at` is the run's own, kept through restarts; `avoid`: machines it just failed on."""
 
     claim: int
     run_uid: str

@@ -1,0 +1,211 @@
+"""The choice inside a rung: which domain, and which of its machines."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from astraeus.model.network import Rung
+from astraeus.placement.fleet import Ints
+from astraeus.placement.ladder import INFINIBAND, LEVELS, MACHINE_LEVEL, ROCE
+from astraeus.placement.need import Need, Shape
+from astraeus.placement.room import Room, Taking, View
+
+SPINES_SEARCHED = 12
+"""With this many spine groups or fewer every pair is tried; with more the fullest are added one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Room for a whole gang: the level and domain, and its machines in rank order."""
+
+    level: int
+    domain: int
+    shape: Shape
+    rows: Ints
+
+    @property
+    def rung(self) -> Rung:
+        """The rung of the level."""
+        return LEVELS[self.level].rung
+
+
+def find(need: Need, room: Room, avoid: frozenset[str] = frozenset()) -> Found | None:
+    """The room on the tightest rung that a gang can have; machines in `avoid` are used where nothing else fits."""
+    if avoid and (found := _climb(need, room, avoid)):
+        return found
+    return _climb(need, room, frozenset())
+
+
+def _climb(need: Need, room: Room, avoid: frozenset[str]) -> Found | None:
+    for level in need.levels:
+        for shape in need.shapes_on(level):
+            view = room.view(shape.worker, avoid)
+            if view.most(level) >= shape.size and (found := _on_level(level, shape, view)):
+                return found
+    return None
+
+
+def _on_level(level: int, shape: Shape, view: View) -> Found | None:
+    if level == MACHINE_LEVEL:
+        row = _best_machine(view)
+        return Found(level, int(view.room.fleet.domains[level].ids[row]), shape, np.array([row], np.int64))
+    for domain in _domains_by_leftover(level, shape, view):
+        rows = choose_rows(level, shape.size, view, view.rows_in(level, domain))
+        if rows is not None:
+            return Found(level, domain, shape, rows)
+    return None
+
+
+def _best_machine(view: View) -> int:
+    rows = np.flatnonzero(view.fit)
+    fleet, room = view.room.fleet, view.room
+    left = np.bitwise_count(room.free[rows]).astype(np.float64)
+    order = np.lexsort((rows, room.home_gpus[fleet.home[rows]], left))
+    return int(rows[order[0]])
+
+
+def _domains_by_leftover(level: int, shape: Shape, view: View) -> list[int]:
+    """Domains with enough machines, the one with least left over first; on rung 5 those with fewest leaf groups."""
+    counts = view.counts(level)
+    enough = np.flatnonzero(counts >= shape.size)
+    if enough.size == 1:
+        return [int(enough[0])]
+    fleet = view.room.fleet
+    ids = fleet.domains[level].ids
+    chosen = view.fit & (ids >= 0)
+    left = np.bincount(ids[chosen], np.bitwise_count(view.room.free[chosen]), minlength=counts.size)[enough]
+    if LEVELS[level].rung is Rung.FABRIC:
+        groups = [_fewest_groups(shape.size, view, view.rows_in(level, int(domain))) for domain in enough]
+        leaves, spines = np.array(groups, np.int64).T
+        order = np.lexsort((enough, left, spines, leaves))
+    else:
+        order = np.lexsort((enough, left))
+    return [int(domain) for domain in enough[order]]
+
+
+def _fewest_groups(size: int, view: View, rows: Ints) -> tuple[int, int]:
+    picked = _spread(size, view, rows)
+    fleet = view.room.fleet
+    return int(np.unique(fleet.home[picked]).size), int(np.unique(fleet.spine[picked]).size)
+
+
+def choose_rows(level: int, size: int, view: View, rows: Ints) -> Ints | None:
+    """`size` of these machines, in rank order, with a rail in common where the level promises RDMA."""
+    link = LEVELS[level].link
+    picked = _spread(size, view, rows)
+    if link not in (INFINIBAND, ROCE):
+        return picked
+    rails = view.room.fleet.rails_of(link, view.worker.min_gbps)
+    if np.bitwise_and.reduce(rails[picked]):
+        return picked
+    best: tuple[int, Ints] | None = None
+    for rail in range(len(view.room.fleet.rails)):
+        sharing = rows[(rails[rows] >> rail) & 1 == 1]
+        if sharing.size < size:
+            continue
+        picked = _spread(size, view, sharing)
+        width = int(np.bitwise_and.reduce(rails[picked])).bit_count()
+        if best is None or width > best[0]:
+            best = width, picked
+    return None if best is None else best[1]
+
+
+def _spread(size: int, view: View, rows: Ints) -> Ints:
+    """`size` machines on as few leaf groups as possible, then as few spine groups, then evenly over them."""
+    fleet = view.room.fleet
+    homes, inverse, counts = np.unique(fleet.home[rows], return_inverse=True, return_counts=True)
+    if homes.size == 1:
+        return np.sort(_best_rows(size, view, rows))
+    order = np.argsort(-counts, kind="stable")
+    groups = int(np.searchsorted(np.cumsum(counts[order]), size)) + 1
+    spine = np.zeros(homes.size, np.int64)
+    spine[inverse] = fleet.spine[rows]
+    allowed = _fewest_spines(size, groups, counts, spine)
+    quotas = _quotas(size, groups, counts, allowed)
+    parts = [_best_rows(quota, view, rows[inverse == group]) for group, quota in quotas.items()]
+    return np.sort(np.concatenate(parts))
+
+
+def _fewest_spines(size: int, groups: int, counts: Ints, spine: Ints) -> Ints:
+    """Indices of the groups under the fewest spine groups whose `groups` largest hold the gang."""
+
+    def held(spines: tuple[int, ...]) -> int:
+        under = np.sort(counts[np.isin(spine, spines)])
+        return int(under[-groups:].sum())
+
+    spines = [int(s) for s in np.unique(spine)]
+    singles = [(held((s,)), s) for s in spines]
+    enough = [(room, s) for room, s in singles if room >= size]
+    if enough:
+        return np.flatnonzero(spine == min(enough)[1])
+    if len(spines) <= SPINES_SEARCHED:
+        pairs = [(held((a, b)), a, b) for i, a in enumerate(spines) for b in spines[i + 1 :]]
+        good = [pair for pair in pairs if pair[0] >= size]
+        if good:
+            return np.flatnonzero(np.isin(spine, min(good)[1:]))
+    chosen: tuple[int, ...] = ()
+    for _, s in sorted(singles, key=lambda single: (-single[0], single[1])):
+        chosen = (*chosen, s)
+        if held(chosen) >= size:
+            break
+    return np.flatnonzero(np.isin(spine, chosen))
+
+
+def _quotas(size: int, groups: int, counts: Ints, allowed: Ints) -> dict[int, int]:
+    """How many machines each chosen group gives: evenly, from the groups with least left over that can."""
+    share = -(-size // groups)
+    wide = allowed[counts[allowed] >= share]
+    if wide.size >= groups:
+        chosen = wide[np.lexsort((wide, counts[wide]))][:groups]
+    else:
+        chosen = allowed[np.lexsort((allowed, -counts[allowed]))][:groups]
+    quotas = {int(group): 0 for group in chosen}
+    left = size
+    for place, group in enumerate(sorted(quotas, key=lambda g: (int(counts[g]), g))):
+        quotas[group] = min(int(counts[group]), left // (len(quotas) - place))
+        left -= quotas[group]
+    return {group: quota for group, quota in sorted(quotas.items()) if quota}
+
+
+def _best_rows(size: int, view: View, rows: Ints) -> Ints:
+    """`size` machines of one group: those with most network first, then the fullest, then by id."""
+    if rows.size == size:
+        return rows
+    room = view.room
+    order = np.lexsort((rows, np.bitwise_count(room.free[rows]), -_network(view)[rows]))
+    picked: Ints = rows[order[:size]]
+    return picked
+
+
+def _network(view: View) -> Ints:
+    """The sum of the rates of each machine's RDMA ports that this worker may use."""
+    fleet, least = view.room.fleet, view.worker.min_gbps
+    key = ("network", least)
+    if key not in fleet.memo:
+        rates = fleet.rates[: ROCE + 1]
+        good = fleet.up[: ROCE + 1] & (rates >= least)
+        fleet.memo[key] = np.where(good, rates, 0).sum(axis=(0, 2))
+    network: Ints = fleet.memo[key]
+    return network
+
+
+def taking_of(found: Found, view: View) -> Taking:
+    """The room a gang takes: on each machine its lowest free GPUs, those in full health first."""
+    clean = view.room.fleet.clean
+    size, worker = found.rows.size, found.shape.worker
+    masks = [
+        pick_gpus(int(free), int(clean[row]), worker.gpus)
+        for free, row in zip(view.free_gpus(found.rows), found.rows, strict=True)
+    ]
+    return Taking(found.rows, np.array(masks, np.int64), np.full(size, worker.cpu), np.full(size, worker.memory))
+
+
+def pick_gpus(free: int, clean: int, count: int) -> int:
+    """A mask of `count` of the free GPUs: the lowest, healthy ones before doubtful ones."""
+    picked = 0
+    for pool in (free & clean, free & ~clean):
+        while pool and picked.bit_count() < count:
+            lowest = pool & -pool
+            picked |= lowest
+            pool ^= lowest
+    return picked

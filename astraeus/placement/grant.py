@@ -1,0 +1,114 @@
+"""What a placed gang got: its network in words and numbers, and each member's GPUs and ports."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from astraeus.model.network import Estimate, NetworkPlace, Rung
+from astraeus.placement.bandwidth import nvlink_estimate, rails_estimate, rails_worth_using
+from astraeus.placement.choose import Found
+from astraeus.placement.fleet import Fleet, Ints
+from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, ROCE
+from astraeus.placement.room import Taking
+from astraeus.placement.types import Ask, Grant, Member
+
+
+def grant_of(ask: Ask, found: Found, taking: Taking, fleet: Fleet, factors: Mapping[str, float]) -> Grant:
+    """The grant of a gang on the room that was found for it."""
+    link, rails = _rails(found, fleet)
+    worker = found.shape.worker
+    members = tuple(
+        Member(
+            rank=rank,
+            machine=fleet.machines[row].name,
+            gpu_mask=mask,
+            cpu_cores=worker.cpu,
+            memory_bytes=int(worker.memory),
+            hcas=tuple(nic.hca for nic in fleet.ports(row, link, rails)) if link is not None else (),
+        )
+        for rank, (row, mask) in enumerate(zip(taking.rows.tolist(), taking.masks.tolist(), strict=True))
+    )
+    return Grant(ask.claim, ask.run_uid, ask.attempt, found.rung, place_of(found, fleet, factors), members)
+
+
+def place_of(found: Found, fleet: Fleet, factors: Mapping[str, float]) -> NetworkPlace:
+    """The network a gang has there, in the words users read."""
+    level = LEVELS[found.level]
+    words = _spread_words(found, fleet) if found.rung is Rung.FABRIC else level.words
+    key = fleet.domains[found.level].keys[found.domain]
+    return NetworkPlace(
+        network=level.network.format(*key), words=words, estimate=estimate_of(found, words, fleet, factors)
+    )
+
+
+def estimate_of(found: Found, words: str, fleet: Fleet, factors: Mapping[str, float]) -> Estimate | None:
+    """The bandwidth to expect; None for work without GPUs, for one GPU, and where nothing is known."""
+    gpus = found.shape.worker.gpus
+    if gpus * found.shape.size < 2:
+        return None
+    if found.rung in (Rung.MACHINE, Rung.NVLINK):
+        models = {fleet.machines[row].gpu_model for row in found.rows.tolist()}
+        return nvlink_estimate(found.rung, models.pop(), words, factors) if len(models) == 1 else None
+    if found.rung is Rung.LEAF:
+        words = "one leaf switch"
+    if LEVELS[found.level].link == ETHERNET:
+        return rails_estimate(found.rung, _ethernet(found, fleet), words, factors)
+    link, rails = _rails(found, fleet)
+    if link is None:
+        return None
+    return rails_estimate(found.rung, _slowest(found.rows, link, rails, fleet), words, factors)
+
+
+def _rails(found: Found, fleet: Fleet) -> tuple[int | None, list[int]]:
+    """The link and rails that all members are given: those all have, without those that slow the rest down."""
+    for link in _links(found, fleet):
+        masks = fleet.rails_of(link, found.shape.worker.min_gbps)[found.rows]
+        common = int(np.bitwise_and.reduce(masks))
+        rails = [rail for rail in range(len(fleet.rails)) if common >> rail & 1]
+        if rails:
+            keep = rails_worth_using(_slowest(found.rows, link, rails, fleet))
+            return link, [rails[i] for i in keep]
+    return None, []
+
+
+def _links(found: Found, fleet: Fleet) -> tuple[int, ...]:
+    """RDMA links by which all members can reach each other."""
+    link = LEVELS[found.level].link
+    if found.shape.worker.interconnect == "ethernet" or link == ETHERNET:
+        return ()
+    if link is not None:
+        return (link,)
+    machines = [fleet.machines[row] for row in found.rows.tolist()]
+    together = len(machines) == 1
+    links = []
+    if together or (machines[0].fabric and len({machine.fabric for machine in machines}) == 1):
+        links.append(INFINIBAND)
+    if together or (machines[0].roce and len({machine.roce for machine in machines}) == 1):
+        links.append(ROCE)
+    return tuple(links)
+
+
+def _slowest(rows: Ints, link: int, rails: list[int], fleet: Fleet) -> list[float]:
+    rates: list[float] = fleet.rates[link][np.ix_(rows, np.array(rails, np.int64))].min(axis=0).tolist()
+    return rates
+
+
+def _ethernet(found: Found, fleet: Fleet) -> list[float]:
+    """The slowest member's fastest interface, where every member's is known."""
+    ports = [np.where(fleet.up[link][found.rows], fleet.rates[link][found.rows], 0) for link in (ROCE, ETHERNET)]
+    best = np.concatenate(ports, axis=1).max(axis=1, initial=0)
+    slowest = float(best.min())
+    return [slowest] if slowest > 0 else []
+
+
+def _spread_words(found: Found, fleet: Fleet) -> str:
+    machines = [fleet.machines[row] for row in found.rows.tolist()]
+    leaves = {machine.leaf for machine in machines}
+    spines = {machine.spine for machine in machines}
+    if None in leaves or len(leaves) == 1:
+        return LEVELS[found.level].words
+    if None in spines:
+        return f"{len(leaves)} leaves on one InfiniBand fabric"
+    if len(spines) == 1:
+        return f"{len(leaves)} leaves under one spine group"
+    return f"{len(leaves)} leaves across {len(spines)} spine groups"

@@ -1,0 +1,198 @@
+"""What is free during a pass, and for each kind of worker which machines fit it, kept current as room is taken."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from astraeus.placement.fleet import Bools, Fleet, Floats, Ints
+from astraeus.placement.ladder import MACHINE_LEVEL
+from astraeus.placement.need import SLACK, Worker, candidates, ids_on
+from astraeus.placement.types import Holding
+
+FEW_CHANGES = 512
+"""Beyond this many changed machines a view is made anew rather than mended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Room taken on some machines by one holder; rows are in rank order."""
+
+    rows: Ints
+    masks: Ints
+    cpu: Floats
+    memory: Floats
+
+
+class Holdings:
+    """The holdings of a snapshot as arrays, without those on machines it does not know."""
+
+    def __init__(self, holdings: Sequence[Holding], fleet: Fleet) -> None:
+        known = [holding for holding in holdings if holding.machine in fleet.index]
+        self.all = known
+        self.rows = np.array([fleet.index[h.machine] for h in known], np.int64)
+        self.masks = np.array([h.gpu_mask for h in known], np.int64)
+        self.cpu = np.array([h.cpu_cores for h in known], np.float64)
+        self.memory = np.array([h.memory_bytes for h in known], np.float64)
+        self.stopping = np.array([h.stopping for h in known], np.bool_)
+        self.claims = np.array([h.claim for h in known], np.int64)
+
+    def taking(self, chosen: Bools) -> Taking:
+        """The room of some of the holdings."""
+        return Taking(self.rows[chosen], self.masks[chosen], self.cpu[chosen], self.memory[chosen])
+
+
+class Room:
+    """Free GPUs, cores and memory of every machine, and who holds the rest.
+
+    `owner[m]` indexes `owners` and names who holds most of machine m (-1: nobody).
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.free = fleet.sound.copy()
+        self.cpu = fleet.cpu.copy()
+        self.memory = fleet.memory.copy()
+        self.owner = np.full(fleet.size, -1, np.int64)
+        self.owners: list[str] = []
+        self.home_gpus = np.bincount(fleet.home, np.bitwise_count(self.free), minlength=fleet.homes)
+        self.journal: list[Ints] = []
+        self.views: dict[tuple[Worker, frozenset[str]], View] = {}
+
+    def copy(self) -> "Room":
+        """The same room, changed apart from here on."""
+        twin = Room.__new__(Room)
+        twin.fleet = self.fleet
+        twin.free, twin.cpu, twin.memory = self.free.copy(), self.cpu.copy(), self.memory.copy()
+        twin.owner, twin.owners = self.owner.copy(), list(self.owners)
+        twin.home_gpus = self.home_gpus.copy()
+        twin.journal, twin.views = [], {}
+        return twin
+
+    def take(self, taking: Taking, owner: str) -> None:
+        """Give room to a holder."""
+        if not taking.rows.size:
+            return
+        before = np.bitwise_count(self.free[taking.rows]).astype(np.float64)
+        np.bitwise_and.at(self.free, taking.rows, ~taking.masks)
+        np.subtract.at(self.cpu, taking.rows, taking.cpu)
+        np.subtract.at(self.memory, taking.rows, taking.memory)
+        known = (taking.masks != 0) | (self.owner[taking.rows] < 0)
+        self.owner[taking.rows[known]] = len(self.owners)
+        self.owners.append(owner)
+        self._changed(taking.rows, before)
+
+    def give_back(self, taking: Taking) -> None:
+        """Count held room as free."""
+        rows = np.unique(taking.rows)
+        before = np.bitwise_count(self.free[rows]).astype(np.float64)
+        np.bitwise_or.at(self.free, taking.rows, taking.masks & self.fleet.sound[taking.rows])
+        np.add.at(self.cpu, taking.rows, taking.cpu)
+        np.add.at(self.memory, taking.rows, taking.memory)
+        self._changed(rows, before)
+
+    def hold(self, holdings: Holdings) -> None:
+        """Take the room of everything that is held; a machine's owner is whoever has most of its GPUs."""
+        np.bitwise_and.at(self.free, holdings.rows, ~holdings.masks)
+        np.subtract.at(self.cpu, holdings.rows, holdings.cpu)
+        np.subtract.at(self.memory, holdings.rows, holdings.memory)
+        order = np.argsort(np.bitwise_count(holdings.masks), kind="stable")
+        names = [f"in use by {holding.run_name}" for holding in holdings.all]
+        distinct = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        numbers = np.array([distinct[name] for name in names], np.int64)
+        self.owners = list(distinct)
+        self.owner[holdings.rows[order]] = numbers[order]
+        self.home_gpus = np.bincount(self.fleet.home, np.bitwise_count(self.free), minlength=self.fleet.homes)
+
+    def view(self, worker: Worker, avoid: frozenset[str] = frozenset()) -> "View":
+        """Which machines fit this worker now."""
+        found = self.views.get((worker, avoid))
+        if found is None:
+            found = self.views[worker, avoid] = View(self, worker, avoid)
+        found.refresh()
+        return found
+
+    def _changed(self, rows: Ints, before: Floats) -> None:
+        after = np.bitwise_count(self.free[rows]).astype(np.float64)
+        np.add.at(self.home_gpus, self.fleet.home[rows], after - before)
+        self.journal.append(rows)
+
+
+class View:
+    """The machines that fit one kind of worker, counted by the domains of each level it was asked about."""
+
+    def __init__(self, room: Room, worker: Worker, avoid: frozenset[str]) -> None:
+        self.room = room
+        self.worker = worker
+        self.candidates = candidates(worker, room.fleet)
+        self.usable = self.candidates.usable
+        if avoid:
+            self.usable = self.usable.copy()
+            self.usable[[room.fleet.index[name] for name in avoid if name in room.fleet.index]] = False
+        self._counts: dict[int, Ints] = {}
+        self._most: dict[int, int] = {}
+        self._seen = len(room.journal)
+        self.fit = self._fits(np.arange(room.fleet.size))
+
+    def free_gpus(self, rows: Ints) -> Ints:
+        """The free GPUs of machines that this worker may have, as masks."""
+        return self.room.free[rows] & self.candidates.allowed[rows]
+
+    def counts(self, level: int) -> Ints:
+        """How many machines fit in each domain of a level."""
+        found = self._counts.get(level)
+        if found is None:
+            ids = ids_on(level, self.worker, self.room.fleet)
+            chosen = ids[self.fit & (ids >= 0)]
+            found = np.bincount(chosen, minlength=len(self.room.fleet.domains[level].keys))
+            self._counts[level] = found
+        return found
+
+    def most(self, level: int) -> int:
+        """How many machines fit in the best domain of a level; on the machine level, in all of the cluster."""
+        found = self._most.get(level)
+        if found is None:
+            if level == MACHINE_LEVEL:
+                found = int(np.count_nonzero(self.fit))
+            else:
+                counts = self.counts(level)
+                found = int(counts.max()) if counts.size else 0
+            self._most[level] = found
+        return found
+
+    def rows_in(self, level: int, domain: int) -> Ints:
+        """The fitting machines of one domain, in rank order."""
+        return np.flatnonzero(self.fit & (ids_on(level, self.worker, self.room.fleet) == domain))
+
+    def refresh(self) -> None:
+        """Take in what has changed in the room since the last look."""
+        journal = self.room.journal
+        if self._seen == len(journal):
+            return
+        rows = np.unique(np.concatenate(journal[self._seen :]))
+        if rows.size > FEW_CHANGES:
+            self.fit = self._fits(np.arange(self.room.fleet.size))
+            self._counts, self._most = {}, {}
+            self._seen = len(journal)
+            return
+        self._seen = len(journal)
+        fits = self._fits(rows)
+        changed = rows[fits != self.fit[rows]]
+        if not changed.size:
+            return
+        self.fit[rows] = fits
+        for level, counts in self._counts.items():
+            ids = ids_on(level, self.worker, self.room.fleet)[changed]
+            placed = ids >= 0
+            np.add.at(counts, ids[placed], np.where(self.fit[changed[placed]], 1, -1))
+        self._most.clear()
+
+    def _fits(self, rows: Ints) -> Bools:
+        worker, room = self.worker, self.room
+        fits: Bools = (
+            self.usable[rows]
+            & (np.bitwise_count(self.free_gpus(rows)) >= worker.gpus)
+            & (room.cpu[rows] + SLACK >= worker.cpu)
+            & (room.memory[rows] + SLACK >= worker.memory)
+        )
+        return fits
