@@ -77,7 +77,9 @@ def exited(worker: str, code: int | None, signal: int | None, oom: bool = False)
     """How a worker's process ended."""
     if oom:
         return f"{worker} ran out of memory"
-    return f"{worker} was ended by signal {signal}" if signal else f"{worker} exited with code {code}"
+    if signal:
+        return f"{worker} was ended by signal {signal}"
+    return f"{worker} ended without an exit code" if code is None else f"{worker} exited with code {code}"
 
 
 def could_not_start(worker: str, error: str) -> str:
