@@ -1,4 +1,4 @@
-"""The tree of a cluster as its machines' labels tell it: fabric, spine group, leaf group, machine, and who holds what."""
+"""A cluster as its machines' labels tell it: fabric, spine group, leaf group, machine, and who holds what."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ class MachineNode(Lenient):
     free_gpus: int
     rack: str | None = None
     nvlink_domain: str | None = None
-    holders: list[HolderNode] = []
+    holders: list[HolderNode]
 
 
 class LeafNode(Lenient):
