@@ -1,0 +1,51 @@
+# Every task of the project; `make help` lists them. All of it runs in .venv, which is made on first use.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
+TORCH_INSTALLED = $(VENV)/.torch-installed
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-torch test check format bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## run the 64-GPU recipe on a virtual fleet; KEEP=1 leaves it up
+	@$(BIN)/python deploy/demo.py $(if $(KEEP),--keep)
+
+demo-torch: $(TORCH_INSTALLED) ## the same with PyTorch: torchrun, 8 x 8 = 64 ranks
+	@$(BIN)/python deploy/demo.py --torch $(if $(KEEP),--keep)
+
+test: $(INSTALLED) ## run every test; ARGS="..." goes to pytest
+	$(BIN)/pytest $(ARGS)
+
+check: $(INSTALLED) ## lint, formatting, types and import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## put the code into the house's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED) ## measure; prints a table and writes build/bench.json
+	$(BIN)/python -m tests.benchmarks
+
+clean: ## remove what make made, .venv too
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(INSTALLED): pyproject.toml constraints.txt deploy/hashes.txt
+	@echo "Installing into $(VENV), once"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --no-deps --require-hashes -r deploy/hashes.txt
+	@$(PIP) --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(TORCH_INSTALLED): $(INSTALLED)
+	@echo "Installing PyTorch into $(VENV), once"
+	@$(PIP) --constraint constraints.txt --editable '.[torch]'
+	@touch $@
