@@ -1,0 +1,58 @@
+"""Around every request: an id, a line in the log, a count, and an answer even to the unexpected."""
+
+import logging
+import re
+import time
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.errors import answer
+from api.metrics import Metrics
+
+log = logging.getLogger("astraeus.api")
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+QUIET = ("/healthz", "/readyz", "/metrics", "/agent/v1/sync")
+
+
+class Observed:
+    """ASGI middleware: `X-Request-Id` in and out, metrics by route, and a problem document for what nobody caught."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        began, status = time.monotonic(), 0
+
+        async def observe(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        try:
+            await self.app(scope, receive, observe)
+        except Exception as error:
+            if status:
+                log.info("answer broken off: %s (request %s)", error, request_id)
+                raise
+            await answer(error)(scope, receive, observe)
+        finally:
+            self._count(scope, status or 499, time.monotonic() - began, request_id)
+
+    def _count(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        route = str(scope.get("astraeus_route", "none"))
+        self.metrics.served(scope["method"], route, status, seconds)
+        level = logging.DEBUG if scope["path"] in QUIET else logging.INFO
+        text = "%s %s %d %.1f ms (request %s)"
+        log.log(level, text, scope["method"], scope["path"], status, seconds * 1000, request_id)

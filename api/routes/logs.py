@@ -1,0 +1,50 @@
+"""`/runs/{name}/logs/{worker}`: a worker's log as a byte stream."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from api.auth import Viewer
+from api.openapi import WITH_TOKEN
+from api.routes.common import BASE, Name, Switch, on
+from api.services.logs import LogQuery, OpenLog, open_log
+
+router = APIRouter(prefix=BASE, tags=["runs"])
+
+OCTETS = "application/octet-stream"
+BYTES = {"description": "The bytes", "content": {OCTETS: {"schema": {"type": "string", "format": "binary"}}}}
+
+
+class LogResponse(StreamingResponse):
+    """Streams a log, and ends its upload whatever becomes of the reader."""
+
+    def __init__(self, log: OpenLog) -> None:
+        super().__init__(log.relay.read(), media_type=OCTETS, headers={"Cache-Control": "no-store"})
+        self.log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it all."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.log.close()
+
+
+@router.get(
+    "/runs/{name:segment}/logs/{worker:segment}",
+    response_class=LogResponse,
+    responses=WITH_TOKEN | {200: BYTES},
+    summary="A worker's log",
+)
+async def log(
+    scope: Viewer,
+    name: Name,
+    worker: Annotated[str, Path(description="`<run>-<rank>`.")],
+    attempt: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Absent: the latest.")] = None,
+    tail: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Begin at the last so many lines.")] = None,
+    follow: Annotated[Switch, Query(description="Go on until the worker has ended.")] = "0",
+) -> LogResponse:
+    """Exactly the bytes the worker wrote, kept for each attempt."""
+    return LogResponse(await open_log(scope, name, worker, LogQuery(attempt, tail, on(follow))))

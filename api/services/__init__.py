@@ -1,0 +1,1 @@
+"""What the API does, apart from HTTP: used by the routes and by the console."""

@@ -1,0 +1,131 @@
+"""Runs: submit, list, look up, and the orders given to them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from api.auth import Scope
+from astraeus.ledger import runs, tenancy, views
+from astraeus.ledger.core import Tx
+from astraeus.ledger.runs import RunRow
+from astraeus.model.errors import Invalid, NotFound
+from astraeus.model.faults import parse_submission
+from astraeus.model.names import RUN_NAME_MAX, canonical, name_fault
+from astraeus.model.run import AttemptView, RunView
+
+ORDERS = ("cancel", "preempt", "restart", "hold", "release")
+
+
+class RunPage(BaseModel):
+    """Some runs, in the order they were submitted, and where to go on."""
+
+    items: list[RunView]
+    next_cursor: str | None = None
+
+
+class AttemptPage(BaseModel):
+    """All attempts of a run."""
+
+    items: list[AttemptView]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which runs to list."""
+
+    states: Sequence[str] = ()
+    labels: Mapping[str, str] | None = None
+    cluster: str | None = None
+    limit: int = 100
+    cursor: str | None = None
+
+
+async def submit(scope: Scope, raw: Any, key: str | None = None, cluster: str | None = None) -> tuple[RunView, bool]:
+    """Store a run, then start its workflow. False: the same POST was already taken. Raises `BadSpec`, `Conflict`."""
+    submission = parse_submission(raw)
+    state, workspace = scope.state, scope.workspace
+    async with state.ledger.transaction() as tx:
+        cluster = await known_cluster(tx, scope, cluster)
+        row, created = await runs.submit(tx, workspace, cluster, submission, raw, scope.caller.name, key)
+        view = await _view(tx, row)
+    if not row.workflow_started:
+        await state.start_workflow(row, workspace)
+    return view, created
+
+
+async def known_cluster(tx: Tx, scope: Scope, cluster: str | None) -> str:
+    """The cluster named, or the workspace's own. Raises `Invalid` when there is none of that name."""
+    if cluster is None:
+        return scope.workspace.default_cluster
+    names = [found.name for found in await tenancy.clusters(tx)]
+    if canonical(cluster) not in names:
+        raise Invalid(f"There is no cluster {cluster!r}; known: {', '.join(names) or 'none'}.")
+    return canonical(cluster)
+
+
+async def page(scope: Scope, filters: Filters) -> RunPage:
+    """Some of the workspace's runs."""
+    async with scope.state.ledger.reading() as tx:
+        rows, cursor = await runs.list_runs(
+            tx,
+            scope.workspace.id,
+            states=list(filters.states),
+            labels=dict(filters.labels or {}),
+            cluster=filters.cluster,
+            limit=filters.limit,
+            cursor=filters.cursor,
+        )
+        return RunPage(items=await views.run_views(tx, rows), next_cursor=cursor)
+
+
+async def row_named(tx: Tx, scope: Scope, name: str) -> RunRow:
+    """The run of that name, in any spelling. Raises `NotFound`."""
+    wanted = canonical(name)
+    row = None if name_fault(wanted, RUN_NAME_MAX) else await runs.find(tx, scope.workspace.id, wanted)
+    if row is None:
+        raise NotFound(f"There is no run {wanted!r} in {scope.workspace.path}.")
+    return row
+
+
+async def get(scope: Scope, name: str) -> RunView:
+    """One run with its workers."""
+    async with scope.state.ledger.reading() as tx:
+        return await _view(tx, await row_named(tx, scope, name))
+
+
+async def order(scope: Scope, name: str, kind: str, why: str | None = None) -> RunView:
+    """Give a run an order. Raises `Conflict` when it is final."""
+    async with scope.state.ledger.transaction() as tx:
+        row = await row_named(tx, scope, name)
+        await runs.order(tx, row, kind, scope.caller.name, why)
+        view = await _view(tx, await _again(tx, row))
+    await scope.state.deliver(tx)
+    return view
+
+
+async def delete(scope: Scope, name: str) -> RunView | None:
+    """Stop a run, then hide it. None: it was final and is hidden now."""
+    async with scope.state.ledger.transaction() as tx:
+        row = await row_named(tx, scope, name)
+        await runs.order(tx, row, "delete", scope.caller.name)
+        view = None if row.final else await _view(tx, await _again(tx, row))
+    await scope.state.deliver(tx)
+    return view
+
+
+async def attempts(scope: Scope, name: str) -> AttemptPage:
+    """Every attempt of a run: where, how it ended, whether it was charged."""
+    async with scope.state.ledger.reading() as tx:
+        row = await row_named(tx, scope, name)
+        return AttemptPage(items=await views.attempt_views(tx, row.uid))
+
+
+async def _again(tx: Tx, row: RunRow) -> RunRow:
+    return await runs.by_uid(tx, row.uid) or row
+
+
+async def _view(tx: Tx, row: RunRow) -> RunView:
+    return (await views.run_views(tx, [row]))[0]

@@ -1,0 +1,172 @@
+"""Logs: from an agent's upload to a reader, byte for byte, at the reader's pace."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from api.relay import ReaderGone, Relay
+from astraeus.model.errors import Away
+
+BASE = "/api/o/acme/w/vision"
+MACHINES = tuple({"name": name, "boot_id": "b-1", "live": []} for name in ("m-1", "m-2"))
+
+
+class Reader:
+    """Reads the log of resnet-1 through a real server, while the test plays the agent."""
+
+    def __init__(self, world: Any, http: httpx.AsyncClient) -> None:
+        self.world, self.http = world, http
+        self.headers = {"Authorization": f"Bearer {world.tokens['viewer']}"}
+
+    async def ask(self, query: str = "") -> tuple[asyncio.Task[httpx.Response], dict[str, Any]]:
+        """Begin to read; the pending answer, and the request that an agent got."""
+        request = self.http.build_request("GET", f"{BASE}/runs/resnet/logs/resnet-1{query}", headers=self.headers)
+        seen = (await self.world.sync(*MACHINES))["version"]
+        told = asyncio.create_task(self.world.sync(*MACHINES, seen=seen, wait_seconds=30))
+        answer = asyncio.create_task(self.http.send(request, stream=True))
+        (log,) = (await told)["logs"]
+        return answer, log
+
+    async def upload(self, log: dict[str, Any], content: bytes | AsyncIterator[bytes]) -> httpx.Response:
+        """Send a log as its agent does."""
+        headers = {"Authorization": f"Bearer {self.world.tokens['machine']}"}
+        url = f"{log['reply_to']}/agent/v1/logs/{log['id']}"
+        return await self.http.post(url, content=content, headers=headers)
+
+
+@pytest.fixture
+async def reader(world: Any, served: httpx.AsyncClient, placed: Any) -> Reader:
+    """A reader of a placed run's log."""
+    await placed(world)
+    return Reader(world, served)
+
+
+async def test_every_byte_arrives(reader: Reader) -> None:
+    content = os.urandom(3_000_000) + b"\xf0\x9f"
+    answer, log = await reader.ask("?tail=5&follow=1")
+    assert (log["rank"], log["attempt"], log["tail"], log["follow"]) == (1, 1, 5, True)
+    sent, got = await asyncio.gather(reader.upload(log, content), answer)
+    assert got.headers["content-type"] == "application/octet-stream"
+    assert await got.aread() == content
+    assert sent.status_code == 204
+    again = await reader.upload(log, b"x")
+    assert (again.status_code, again.json()["code"]) == (410, "reader-left")
+
+
+async def test_an_empty_log_is_an_empty_answer(reader: Reader) -> None:
+    answer, log = await reader.ask()
+    _, got = await asyncio.gather(reader.upload(log, b""), answer)
+    assert (got.status_code, await got.aread()) == (200, b"")
+
+
+async def test_the_upload_ends_when_the_reader_leaves(reader: Reader) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 65536
+            yield bytes(65536)
+
+    answer, log = await reader.ask("?follow=true")
+    upload = asyncio.create_task(reader.upload(log, endless()))
+    got = await answer
+    chunks = got.aiter_raw()
+    assert await anext(chunks)
+    await got.aclose()
+    with pytest.raises((httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError, AssertionError)):
+        ended = await upload
+        assert ended.status_code != 410
+    assert reader.world.state.relays.count == 0
+    assert sent < 64 * 2**20
+
+
+async def test_a_machine_that_is_away_is_said_to_be(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.services.logs.ANSWER_SECONDS", 0.05)
+    answer, _ = await reader.ask()
+    got = await answer
+    await got.aread()
+    assert (got.status_code, got.json()["code"]) == (503, "away")
+    assert "m-2" in got.json()["detail"]
+    assert (await reader.world.sync(*MACHINES, seen=""))["logs"] == []
+
+
+async def test_a_silent_machine_is_not_even_asked(world: Any, placed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await placed(world)
+    monkeypatch.setattr("api.services.logs.LOST_AFTER_SECONDS", -1.0)
+    answer = await world.client().get("/runs/resnet/logs/resnet-0")
+    assert answer.status_code == 503
+    assert (await world.sync(*MACHINES, seen=""))["logs"] == []
+
+
+@pytest.mark.parametrize("worker", ["resnet-2", "resnet", "other-0", "resnet-99999999999999999999", "%00-0"])
+async def test_there_is_no_such_worker(world: Any, placed: Any, worker: str) -> None:
+    await placed(world)
+    assert (await world.client().get(f"/runs/resnet/logs/{worker}")).status_code == 404
+    assert (await world.client().get("/runs/resnet/logs/resnet-0?attempt=2")).status_code == 404
+
+
+async def test_a_run_that_was_never_placed_has_no_logs(world: Any, spec: Any) -> None:
+    await world.client().post("/runs", json=spec())
+    answer = await world.client().get("/runs/resnet/logs/resnet-0")
+    assert (answer.status_code, "not been placed" in answer.json()["detail"]) == (404, True)
+
+
+async def test_uploads_of_other_clusters_find_nobody(world: Any) -> None:
+    world.state.relays.open("r-1", "lab-b")
+    answer = await world.client("machine").post("/agent/v1/logs/r-1", content=b"x")
+    assert answer.status_code == 410
+
+
+async def _chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def test_the_upload_waits_for_the_reader() -> None:
+    relay, taken = Relay("c"), 0
+
+    async def many() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for _ in range(100):
+            taken += 1
+            yield b"x"
+
+    upload = asyncio.create_task(relay.upload(many()))
+    reading = relay.read()
+    await anext(reading)
+    while taken < 3:
+        await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert taken <= 3
+    relay.close()
+    with pytest.raises(ReaderGone):
+        await upload
+
+
+async def test_a_log_cut_short_is_no_whole_log() -> None:
+    relay = Relay("c")
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"first"
+        raise ConnectionError("agent lost")
+
+    upload = asyncio.create_task(relay.upload(broken()))
+    reading = relay.read()
+    assert await anext(reading) == b"first"
+    with pytest.raises(Away, match="agent lost"):
+        await anext(reading)
+    with pytest.raises(ConnectionError):
+        await upload
+
+
+async def test_chunks_keep_their_order() -> None:
+    relay = Relay("c")
+    upload = asyncio.create_task(relay.upload(_chunks(b"a", b"", b"b", b"c")))
+    assert [chunk async for chunk in relay.read()] == [b"a", b"b", b"c"]
+    await upload

@@ -1,0 +1,1 @@
+"""The OpenAPI document, and schemathesis over the whole API."""
