@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Text, select, type_coerce
+from sqlalchemy import Text, cast, select
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.tables import allocation, claim, cluster, machine, nic, reservation, run, workspace
@@ -79,7 +79,7 @@ async def _machines(tx: Tx, cluster_name: str) -> tuple[Machine, ...]:
     m = machine.c
     query = (
         select(m.name, m.gpus, m.cpu_cores, m.memory_bytes, m.state, m.cordoned, m.drained_by)
-        .add_columns(type_coerce(m.facts, Text).label("facts"))
+        .add_columns(cast(m.facts, Text).label("facts"))
         .where(m.cluster == cluster_name)
         .order_by(m.name)
     )

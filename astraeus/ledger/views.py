@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Text, and_, select, tuple_, type_coerce
+from sqlalchemy import ColumnElement, Text, and_, select, tuple_
+from sqlalchemy import cast as as_type
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.environment import gpu_indices
@@ -141,7 +142,7 @@ async def _workers(tx: Tx, which: ColumnElement[bool]) -> dict[str, list[WorkerV
     query = (
         select(claim.c.run_uid, claim.c.attempt, claim.c.state, run.c.name, a.rank, a.machine, a.gpu_mask)
         .add_columns(w.desired, w.observed, w.lost, w.gone, w.exit_code, w.signal, w.error)
-        .add_columns(w.arrived_at, w.started_at, w.ended_at, type_coerce(machine.c.facts, Text).label("facts"))
+        .add_columns(w.arrived_at, w.started_at, w.ended_at, as_type(machine.c.facts, Text).label("facts"))
         .select_from(claim)
         .join(run, run.c.uid == claim.c.run_uid)
         .join(allocation, a.claim == claim.c.id)
