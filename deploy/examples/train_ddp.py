@@ -10,7 +10,6 @@ What a run needs to come back by itself, in five points:
 STEPS is how many steps to train (50000); SAVE_EVERY and LOG_EVERY are counted in steps (200).
 """
 
-import gc
 import os
 import signal
 import sys
@@ -18,16 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-# PyTorch makes some million objects that stay: collecting among them would add a fifth to the start of every rank.
-gc.disable()
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-
-gc.freeze()
-gc.enable()
 
 STEPS = int(os.environ.get("STEPS", "50000"))
 SAVE_EVERY = int(os.environ.get("SAVE_EVERY", "200"))
