@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
+from typing import Any
 
 from sqlalchemy import delete, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,6 +16,7 @@ from astraeus.ledger.core import Ledger, Tx
 from astraeus.ledger.tables import change
 
 SINCE = text("SELECT seq, kind, key FROM change WHERE seq > :after ORDER BY seq LIMIT :batch")
+NEWEST = "SELECT coalesce(max(seq), 0) FROM change"
 BATCH = 5000
 RETRY_FIRST = 0.1
 RETRY_MOST = 5.0
@@ -61,6 +64,30 @@ class Listener:
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         self.close()
+
+
+class SqliteProbe:
+    """Sees commits of every other connection to a file, in memory that SQLite shares; too quick for a thread."""
+
+    def __init__(self, path: str) -> None:
+        self._conn = sqlite3.connect(path, timeout=0, isolation_level=None)
+        self._version: int | None = None
+
+    def __enter__(self) -> "SqliteProbe":
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._conn.close()
+
+    async def moved(self) -> bool:
+        """Whether anything was committed since the last call; the first call says yes."""
+        try:
+            version = int(self._conn.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.OperationalError:
+            return True
+        moved = version != self._version
+        self._version = version
+        return moved
 
 
 class ChangeHub:
@@ -117,17 +144,31 @@ class ChangeHub:
         while True:
             await self._wanted.wait()
             try:
-                async with self._ledger.engine.connect() as conn:
-                    if self._ledger.dialect == "postgresql":
-                        await conn.execution_options(isolation_level="AUTOCOMMIT")
+                async with AsyncExitStack() as stack:
+                    conn = await stack.enter_async_context(self._ledger.engine.connect())
+                    moved = await self._probe(conn, stack)
                     while self._listeners:
-                        await self._poll(conn)
+                        if await moved():
+                            await self._poll(conn)
                         pause = RETRY_FIRST
                         await asyncio.sleep(self._poll_seconds)
             except Exception as error:
                 log.warning("the change feed is away, trying again in %.1f s: %s", pause, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RETRY_MOST)
+
+    async def _probe(self, conn: AsyncConnection, stack: AsyncExitStack) -> Callable[[], Awaitable[bool]]:
+        """Whether the feed may have moved, past SQLAlchemy, which would cost more than all the rest of an idle poll."""
+        if self._ledger.dialect == "sqlite":
+            probe = stack.enter_context(SqliteProbe(str(self._ledger.url.database)))
+            return probe.moved
+        await conn.execution_options(isolation_level="AUTOCOMMIT")
+        driver: Any = (await conn.get_raw_connection()).driver_connection
+
+        async def moved() -> bool:
+            return int(await driver.fetchval(NEWEST)) != self._seen
+
+        return moved
 
     async def _poll(self, conn: AsyncConnection) -> None:
         if self._seen is None:
