@@ -53,7 +53,7 @@ async def enter(
             entered_at=tx.now,
             patience_until=tx.now + patience_seconds,
             avoid=list(avoid),
-            headline=headline,
+            headline=headline and runs.storable(headline),
         )
     )
     await tx.conn.execute(update(run).where(run.c.uid == uid, run.c.attempt < attempt).values(attempt=attempt))
@@ -108,7 +108,7 @@ async def release(
     ended = (
         update(claim)
         .where(_is(ref), claim.c.state != "Released")
-        .values(state="Released", released_at=tx.now, cause=cause, detail=detail, charged=charged)
+        .values(state="Released", released_at=tx.now, cause=cause, detail=runs.storable(detail), charged=charged)
         .returning(claim.c.id, claim.c.cluster, claim.c.granted_at)
     )
     row = (await tx.conn.execute(ended)).one_or_none()

@@ -245,7 +245,7 @@ async def set_state(
             "hidden_at": None if row.delete_asked_at is None else tx.now,
         }
     await tx.conn.execute(
-        update(run).where(run.c.uid == uid, ~run.c.final).values(state=state, reason=reason, **columns)
+        update(run).where(run.c.uid == uid, ~run.c.final).values(state=state, reason=storable(reason), **columns)
     )
     if state != row.state:
         await events.record(tx, row.workspace, "state", actor, f"{state}: {reason}", run=row, attempt=row.attempt)
@@ -261,6 +261,7 @@ async def order(tx: Tx, row: RunRow, kind: str, actor: str, why: str | None = No
     """
     if kind not in SAID:
         raise Invalid(f"{kind} is no order; orders are {', '.join(SAID)}")
+    why = why and storable(why)
     if kind in INTENT_OF:
         await _intend(tx, row.uid, INTENT_OF[kind], actor, why)
     present = await locked(tx, row.uid)
@@ -305,6 +306,11 @@ async def without_workflow(tx: Tx, limit: int = 100) -> list[RunRow]:
 async def mark_workflow_started(tx: Tx, uid: str) -> None:
     """Record that the run's workflow exists; a second time changes nothing."""
     await tx.conn.execute(update(run).where(run.c.uid == uid, ~run.c.workflow_started).values(workflow_started=True))
+
+
+def storable(text: str) -> str:
+    """`text` without the one character that PostgreSQL's text cannot hold; a worker's words may have it."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 async def _one(tx: Tx, query: Select[Any]) -> RunRow | None:
