@@ -63,7 +63,7 @@ def _power(arguments: list[str]) -> None:
 
 def agent(context: typer.Context) -> None:
     """Run the agent of this machine."""
-    session.replace_process("astraeus.agent.main", context.args)
+    session.replace_process("astraeus.agent", context.args)
 
 
 def version(as_json: Json = False) -> None:

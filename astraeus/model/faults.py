@@ -1,29 +1,45 @@
 """Reading a specification: every fault at once, each with a JSON pointer and a sentence that says what to do."""
 
 import difflib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from astraeus.model.errors import AstraeusError, Fault
-from astraeus.model.names import RUN_NAME_MAX, canonical, name_fault
-from astraeus.model.spec import CONFIG_BYTES_MAX, AnyMachine, NamedMachines, Submission
+from astraeus.model.rules import Path, cross_field_faults, pointer, too_large
+from astraeus.model.spec import PATTERNS, AnyMachine, NamedMachines, Submission
 
 __all__ = ["BadSpec", "Fault", "faults_of", "parse_submission", "pointer"]
 
-RESOURCES = ("spec", "task_template", "requested_resources")
+FAULTS_MOST = 200
+"""More than anyone corrects in one go; a body of garbage must not become a larger answer."""
+
 ACTIONS = {
     "missing": "is missing; add it",
     "string_type": "must be a string; put it in quotes",
+    "string_unicode": "holds half of a surrogate pair; send whole characters",
     "int_type": "must be a whole number without quotes",
     "float_type": "must be a number without quotes",
+    "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "list_type": "must be a list",
     "dict_type": "must be an object",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
+    "union_tag_not_found": 'is missing mode; add "mode": "Any" or "mode": "Named"',
 }
+LIMITS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "more than"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "less than"),
+}
+BUDGET = 'must be a whole number from 0 to 1000000 without quotes, or "unlimited"'
+SELECTION_TAGS = ("Any", "Named")
+KEY = "[key]"
 
 
 class BadSpec(AstraeusError):
@@ -33,14 +49,16 @@ class BadSpec(AstraeusError):
     http_status = 422
 
     def __init__(self, faults: list[Fault]) -> None:
-        super().__init__("; ".join(f"{fault.pointer} {fault.message}" for fault in faults))
+        super().__init__("; ".join(f"{fault.pointer or 'the body'} {fault.message}" for fault in faults))
         self.faults = faults
 
 
 def parse_submission(raw: object) -> Submission:
-    """The submission in `raw` (decoded JSON). Raises `BadSpec` with every fault."""
-    raw = _with_canonical_name(raw)
-    faults = list(_cross_field_faults(raw))
+    """The submission in `raw` (decoded JSON). Raises `BadSpec` with every fault, up to a number nobody reads."""
+    oversized = dict(too_large(raw))
+    for path in oversized:
+        raw = _emptied(raw, path)
+    faults = [*oversized.values(), *cross_field_faults(raw)]
     try:
         submission = Submission.model_validate(raw)
     except ValidationError as error:
@@ -52,175 +70,135 @@ def parse_submission(raw: object) -> Submission:
 
 def faults_of(error: ValidationError, root: type[BaseModel]) -> list[Fault]:
     """Pydantic's complaints as faults; unknown fields name the nearest known one."""
-    return [
-        Fault(pointer(_json_path(item["loc"])), _sentence(dict(item), root))
-        for item in error.errors(include_url=False)
-        if not (
-            item["loc"] == ("metadata", "name") and item["type"].startswith("string_") and item["type"] != "string_type"
-        )
+    items = [item for item in error.errors(include_url=False) if not _said_by_a_rule(item["loc"], item["type"])]
+    faults = [
+        Fault(pointer(_json_path(item["loc"])), _sentence(dict(item), root)) for item in islice(items, FAULTS_MOST)
     ]
+    if len(items) > FAULTS_MOST:
+        faults.append(Fault("", f"has {len(items) - FAULTS_MOST} more faults; correct these first"))
+    return faults
 
 
-def pointer(path: tuple[str | int, ...]) -> str:
-    """RFC 6901 pointer of a path."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+def _said_by_a_rule(loc: Path, kind: str) -> bool:
+    return loc == ("metadata", "name") and kind in {"string_too_long", "string_pattern_mismatch"}
 
 
 def _ordered(faults: list[Fault]) -> list[Fault]:
     return sorted(set(faults), key=lambda fault: (fault.pointer, fault.message))
 
 
-def _with_canonical_name(raw: object) -> object:
-    name = _at(raw, "metadata", "name")
-    if isinstance(raw, dict) and isinstance(name, str):
-        return {**raw, "metadata": {**raw["metadata"], "name": canonical(name)}}
-    return raw
+def _emptied(raw: Any, path: tuple[str, ...]) -> Any:
+    first, *rest = path
+    return {**raw, first: _emptied(raw[first], tuple(rest)) if rest else {}}
 
 
-def _at(raw: object, *path: str) -> Any:
-    for step in path:
-        raw = raw.get(step) if isinstance(raw, dict) else None
-    return raw
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _cross_field_faults(raw: object) -> Iterator[Fault]:
-    for rule in CROSS_FIELD_RULES:
-        yield from rule(raw)
-
-
-def _name_rule(raw: object) -> Iterator[Fault]:
-    name = _at(raw, "metadata", "name")
-    if isinstance(name, str) and (fault := name_fault(name, RUN_NAME_MAX)):
-        yield Fault("/metadata/name", fault)
-
-
-def _shape_rule(raw: object) -> Iterator[Fault]:
-    count = _whole(_at(raw, *RESOURCES, "gpu_requests", "count")) or 0
-    machines = _whole(_at(raw, *RESOURCES, "machines"))
-    least = _whole(_at(raw, *RESOURCES, "gpu_requests", "min_per_machine"))
-    where = pointer((*RESOURCES, "gpu_requests", "count"))
-    if machines and count > 0 and count % machines:
-        below, above = count - count % machines, count + machines - count % machines
-        hint = f"{below} or {above}" if below else f"{above}"
-        yield Fault(
-            where, f"is {count}, which does not divide by machines ({machines}); use {hint}, or change machines"
-        )
-    if machines and least:
-        yield Fault(
-            pointer((*RESOURCES, "gpu_requests", "min_per_machine")),
-            "cannot be given together with machines; keep machines for an exact shape, or min_per_machine for a free one",
-        )
-    if least and not machines and count < least:
-        yield Fault(where, f"is {count}, less than min_per_machine ({least}); raise it or lower min_per_machine")
-
-
-def _start_rule(raw: object) -> Iterator[Fault]:
-    start = _at(raw, "spec", "start") or "Gang"
-    if _at(raw, "spec", "on_failure") == "RestartWorker" and start == "Gang":
-        yield Fault("/spec/on_failure", "RestartWorker needs start: Independent; use RestartJob or Fail with a gang")
-
-
-def _config_rule(raw: object) -> Iterator[Fault]:
-    configs = _list(_at(raw, "spec", "task_template", "configs"))
-    values = [config.get("value") for config in configs if isinstance(config, dict)]
-    size = sum(len(value.encode("utf-8", "surrogatepass")) for value in values if isinstance(value, str))
-    if size > CONFIG_BYTES_MAX:
-        yield Fault(
-            "/spec/task_template/configs",
-            f"hold {size} bytes in sum; the limit is {CONFIG_BYTES_MAX} (1 MiB): put large files on a drive",
-        )
-
-
-def _mount_rule(raw: object) -> Iterator[Fault]:
-    task = ("spec", "task_template")
-    places: list[tuple[tuple[str | int, ...], object]] = []
-    for i, drive in enumerate(_list(_at(raw, *task, "drives"))):
-        places.append(((*task, "drives", i, "mount_path"), _at(drive, "mount_path")))
-    for i, config in enumerate(_list(_at(raw, *task, "configs"))):
-        places += [((*task, "configs", i, "mounts", j), path) for j, path in enumerate(_list(_at(config, "mounts")))]
-    seen: dict[str, str] = {}
-    for path, value in places:
-        if not isinstance(value, str):
+def _json_path(loc: Path) -> Path:
+    """The path in the user's JSON: pydantic adds the tag of a union, and `[key]` where a map's key is bad."""
+    steps: list[str | int] = []
+    for i, step in enumerate(loc):
+        before = loc[i - 1] if i else None
+        if before == "restart_budget" or (before == "machine_selection" and step in SELECTION_TAGS):
             continue
-        if ".." in value.split("/"):
-            yield Fault(pointer(path), "must not contain '..'; write the path it means")
-        if value in seen:
-            yield Fault(pointer(path), f"is {value}, already mounted by {seen[value]}; give each mount its own path")
-        seen.setdefault(value, pointer(path))
+        steps.append(step)
+    return tuple(steps[:-1] if _is_key(loc) else steps)
 
 
-def _secret_rule(raw: object) -> Iterator[Fault]:
-    env = _at(raw, "spec", "task_template", "env")
-    for i, name in enumerate(_list(_at(raw, "spec", "task_template", "secret_env"))):
-        if isinstance(env, dict) and isinstance(name, str) and name in env:
-            yield Fault(
-                pointer(("spec", "task_template", "secret_env", i)), f"{name} is also in env; keep one of the two"
-            )
-
-
-CROSS_FIELD_RULES: tuple[Callable[[object], Iterator[Fault]], ...] = (
-    _name_rule,
-    _shape_rule,
-    _start_rule,
-    _config_rule,
-    _mount_rule,
-    _secret_rule,
-)
-
-
-def _json_path(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """The path in the user's JSON: pydantic adds the tag of a union and '[key]' for a bad key."""
-    tags = {"Any", "Named", "[key]", "constrained-int", "literal['unlimited']"}
-    return tuple(step for i, step in enumerate(loc) if not (i and step in tags and loc[i - 1] in _TAGGED))
-
-
-_TAGGED = {"machine_selection", "restart_budget"}
+def _is_key(loc: Path) -> bool:
+    return len(loc) > 2 and loc[-1] == KEY and loc[-3] in {"labels", "match_labels", "env"}
 
 
 def _sentence(item: dict[str, Any], root: type[BaseModel]) -> str:
-    kind, context = item["type"], item.get("ctx", {})
+    loc, kind, context = item["loc"], item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
-        return _unknown_field(item["loc"], root)
+        return _unknown_field(loc, root)
+    if "restart_budget" in loc:
+        return BUDGET
     if kind == "literal_error":
-        return f"must be one of {context['expected'].replace(' or ', ', ')}"
-    if kind == "too_long":
-        return f"has {context['actual_length']} entries; use at most {context['max_length']}"
-    if kind == "string_too_long":
-        return f"is too long; use at most {context['max_length']} characters"
+        return f"must be one of {_choices(context['expected'])}; it is {_short(item['input'])}"
+    if kind == "union_tag_invalid":
+        return f"has a mode of {_short(item['input']['mode'])}; use {context['expected_tags'].replace(', ', ' or ')}"
     if kind in ACTIONS:
         return ACTIONS[kind]
-    message: str = item["msg"]
-    return (
-        message[0].lower()
-        + message[1:].replace("Input should", "should").replace("input should", "should")
-        + f"; got {item['input']!r:.60}"
-    )
+    name = "its name " if _is_key(loc) else ""
+    return name + (_size(item) or _other(item))
 
 
-def _unknown_field(loc: tuple[str | int, ...], root: type[BaseModel]) -> str:
-    known = _fields_at(loc[:-1], root)
-    near = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+def _choices(expected: str) -> str:
+    return expected.replace(" or ", ", ")
+
+
+def _size(item: dict[str, Any]) -> str | None:
+    """What is too long, too short, too small or too large."""
+    kind, context, value = item["type"], item.get("ctx", {}), item["input"]
+    if kind in LIMITS:
+        bound, words = LIMITS[kind]
+        return f"is {_short(value)}; use {words} {context[bound]}" if bound in context else None
+    if kind == "too_long":
+        return f"has {len(value)} entries; use at most {context['max_length']}"
+    if kind == "too_short":
+        return f"has {len(value)} entries; give at least {context['min_length']}"
+    if kind == "string_too_long":
+        return f"is {len(value)} characters long; use at most {context['max_length']}"
+    if kind == "string_too_short":
+        return "is empty; write something"
+    return None
+
+
+def _other(item: dict[str, Any]) -> str:
+    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in PATTERNS:
+        return f"is {_short(item['input'])}; {PATTERNS[item['ctx']['pattern']]}"
+    message = re.sub(r"^(Input|String|Value) should", "should", item["msg"])
+    return f"{message[0].lower()}{message[1:]}; it is {_short(item['input'])}"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int) and abs(value) >= 10**20:
+        return "a number of more than 20 digits"
+    text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _unknown_field(loc: Path, root: type[BaseModel]) -> str:
+    known, name = _fields_at(loc[:-1], root), str(loc[-1])
+    plain = {_plain(field): field for field in known}
+    near = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.6) if len(name) <= 100 else []
     if near:
-        return f"is not a known field; did you mean {near[0]}?"
+        return f"is not a known field; did you mean {plain[near[0]]}?"
+    elsewhere = [place for place in _places(root) if place[-1] == name and place[:-1] != _json_path(loc[:-1])]
+    if elsewhere:
+        return f"is not a field of this part; it belongs at {' or '.join(map(pointer, elsewhere))}"
     return f"is not a known field; known here: {', '.join(known)}"
 
 
-def _fields_at(path: tuple[str | int, ...], root: type[BaseModel]) -> list[str]:
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _fields_at(path: Path, root: type[BaseModel]) -> list[str]:
     model: type[BaseModel] = root
     for step in path:
-        if step in ("Any", "Named"):
+        if step in SELECTION_TAGS:
             model = NamedMachines if step == "Named" else AnyMachine
         elif isinstance(step, str) and step in model.model_fields:
             model = next(_models_in(model.model_fields[step].annotation), model)
     return list(model.model_fields)
+
+
+def _places(model: type[BaseModel], here: Path = ()) -> Iterator[Path]:
+    """The path of every field outside lists."""
+    for name, field in model.model_fields.items():
+        yield (*here, name)
+        if not _in_list(field.annotation):
+            for part in _models_in(field.annotation):
+                yield from _places(part, (*here, name))
+
+
+def _in_list(annotation: object) -> bool:
+    return getattr(annotation, "__origin__", None) is list or any(map(_in_list, get_args(annotation)))
 
 
 def _models_in(annotation: object) -> Iterator[type[BaseModel]]:

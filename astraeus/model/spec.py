@@ -6,17 +6,39 @@ are what a good specification becomes.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from astraeus.model.names import RUN_NAME_MAX, canonical
 
 GIB = 1024**3
 DAY = 86_400
 CONFIG_BYTES_MAX = 1024 * 1024
 LABELS_MAX = 64
+ENV_MAX = 4096
 UNLIMITED = "unlimited"
 
-EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
-AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00]*[^\x00/]$", max_length=4096)]
-Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+DNS_LABEL = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+ABSOLUTE_PATH = r"^/[^\x00]*[^\x00/]$"
+NO_NUL = r"^[^\x00]*$"
+PATTERNS = {
+    DNS_LABEL: "use lower-case letters, digits and '-', starting and ending with a letter or digit",
+    ENV_NAME: "use letters, digits and '_', not starting with a digit",
+    ABSOLUTE_PATH: "use an absolute path that does not end in '/', such as /ckpt",
+    NO_NUL: "take out the NUL character",
+}
+"""What to do where a text does not match its pattern."""
+
+
+def _canonical(value: object) -> object:
+    return canonical(value) if isinstance(value, str) else value
+
+
+Canonical = BeforeValidator(_canonical)
+"""Names are canonical before first use, also those read from what a user wrote."""
+EnvName = Annotated[str, Field(pattern=ENV_NAME, max_length=256)]
+AbsolutePath = Annotated[str, Field(pattern=ABSOLUTE_PATH, max_length=4096)]
+Text = Annotated[str, Field(pattern=NO_NUL)]
 LabelKey = Annotated[str, Field(min_length=1, max_length=253)]
 LabelValue = Annotated[str, Field(max_length=256)]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=LABELS_MAX)]
@@ -33,14 +55,14 @@ class Part(BaseModel):
 class Metadata(Part):
     """What a run is called."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=52)]
+    name: Annotated[str, Field(pattern=DNS_LABEL, max_length=RUN_NAME_MAX), Canonical]
     labels: Labels = {}
 
 
 class DriveMount(Part):
     """A drive of the workspace, mounted into every worker."""
 
-    name: Annotated[str, Field(min_length=1, max_length=63)]
+    name: Annotated[str, Field(pattern=DNS_LABEL, max_length=63), Canonical]
     mount_path: AbsolutePath
     mode: Literal["ReadWrite", "ReadOnly"] = "ReadWrite"
 
@@ -94,7 +116,7 @@ class NamedMachines(Part):
 
     mode: Literal["Named"]
     machines: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=253)]], Field(min_length=1, max_length=10_000)
+        list[Annotated[str, Field(min_length=1, max_length=253), Canonical]], Field(min_length=1, max_length=10_000)
     ]
 
 
@@ -118,7 +140,7 @@ class TaskTemplate(Part):
     image: Annotated[str, Field(max_length=1024)] = ""
     command: Annotated[Text, Field(min_length=1, max_length=4096)]
     args: Annotated[list[Annotated[Text, Field(max_length=128 * 1024)]], Field(max_length=4096)] = []
-    env: Annotated[dict[EnvName, Annotated[Text, Field(max_length=128 * 1024)]], Field(max_length=4096)] = {}
+    env: Annotated[dict[EnvName, Annotated[Text, Field(max_length=128 * 1024)]], Field(max_length=ENV_MAX)] = {}
     secret_env: Annotated[list[EnvName], Field(max_length=256)] = []
     time_limit_seconds: Annotated[int, Field(ge=1, le=3650 * DAY)] | None = None
     stop_grace_seconds: Annotated[int, Field(ge=0, le=DAY)] | None = None
