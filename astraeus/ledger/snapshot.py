@@ -106,7 +106,7 @@ def _machine(row: Any, ports: tuple[Nic, ...]) -> Machine:
     facts = described(row.facts)
     return Machine(
         name=row.name,
-        gpus=(1 << row.gpus) - 1,
+        gpus=row.gpus,
         gpu_model=facts.gpu_model,
         cpu_cores=row.cpu_cores,
         memory_bytes=row.memory_bytes,
