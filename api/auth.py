@@ -8,7 +8,7 @@ from fastapi import Depends, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from api.state import AppState
-from astraeus.ledger.tenancy import Caller, Workspace, find_workspace
+from astraeus.ledger.tenancy import Caller, Workspace, find_workspace, note_use
 from astraeus.model.errors import NotAllowed, NotFound, NotSignedIn
 from astraeus.model.names import canonical, name_fault
 
@@ -44,7 +44,14 @@ async def signed_in(state: State, credentials: Credentials) -> Caller:
     caller = await state.tokens.caller(state.ledger, credentials.credentials)
     if caller is None:
         raise NotSignedIn("The token is unknown, expired or revoked; ask an admin of the workspace for a new one.")
+    if caller.unnoted:
+        state.background.start(_note_use(state, caller), "noting the use of a token")
     return caller
+
+
+async def _note_use(state: AppState, caller: Caller) -> None:
+    async with state.ledger.transaction() as tx:
+        await note_use(tx, caller.token)
 
 
 SignedIn = Annotated[Caller, Depends(signed_in)]

@@ -6,8 +6,6 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from astraeus.model.errors import AstraeusError
@@ -103,8 +101,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(AstraeusError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_parameters)
     app.add_exception_handler(HTTPException, _of_http)
-    for kind in (DBAPIError, PoolTimeout, OSError):
-        app.add_exception_handler(kind, _of_ledger)
 
 
 def answer(error: Exception) -> Response:
@@ -153,16 +149,3 @@ async def _of_http(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(request.app.state.methods_at(request.scope))
         return problem(405, "method-not-allowed", f"{request.method} is not for {request.url.path}", headers=headers)
     return problem(status, f"http-{status}", str(error.detail), headers=headers)
-
-
-async def _of_ledger(_: Request, error: Exception) -> Response:
-    """A database that does not answer is a matter of time; one that refuses a statement is a fault of ours."""
-    if isinstance(error, DBAPIError) and not (error.connection_invalidated or _looks_away(error)):
-        return answer(error)
-    log.warning("the ledger is away: %s", error)
-    return problem(503, "away", "The ledger does not answer; try again shortly.", headers={"Retry-After": "1"})
-
-
-def _looks_away(error: DBAPIError) -> bool:
-    kinds = {type(error).__name__, type(error.orig).__name__}
-    return bool(kinds & {"OperationalError", "InterfaceError", "InternalClientError", "QueryCanceledError"})

@@ -51,7 +51,7 @@ class Observed:
             self._count(scope, status or 499, time.monotonic() - began, request_id)
 
     def _count(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
-        route = str(scope.get("astraeus_route", "none"))
+        route = getattr(scope.get("route"), "path_format", "none")
         self.metrics.served(scope["method"], route, status, seconds)
         level = logging.DEBUG if scope["path"] in QUIET else logging.INFO
         text = "%s %s %d %.1f ms (request %s)"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 from astraeus.model.errors import Away
 
@@ -67,7 +68,7 @@ class Relay:
         self._closed.set()
 
 
-async def _first(*futures: "asyncio.Future[object]") -> None:
+async def _first(*futures: "asyncio.Future[Any]") -> None:
     """Return as soon as one of `futures` is done."""
     done = asyncio.Event()
     for future in futures:

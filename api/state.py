@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 DELIVERY_SECONDS = 1.0
 """How long an answer is held for Temporal; what it misses, the courier and the sweep make good."""
 
+CLOSING_SECONDS = 1.0
+
 
 class Delivery(Protocol):
     """The way to Temporal. Both calls may be repeated; while Temporal is away they raise or take long."""
@@ -54,11 +56,12 @@ class Background:
             log.info("%s goes on in the background", what)
 
     async def close(self) -> None:
-        """End what still runs."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Let what runs come to its end, for a moment; a connection that is cut off while it opens would leak."""
+        work = asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await asyncio.wait_for(work, CLOSING_SECONDS)
+        except TimeoutError:
+            log.info("left to the courier and the sweep: work that Temporal did not take in time")
 
 
 async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:

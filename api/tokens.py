@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from dataclasses import replace
 
 from astraeus.ledger.core import Ledger
 from astraeus.ledger.tenancy import Caller, authenticate
@@ -30,7 +31,7 @@ class TokenCache:
         if caller is None:
             self._known.pop(key, None)
         else:
-            self._known[key] = (now + REMEMBER_SECONDS, caller)
+            self._known[key] = (now + REMEMBER_SECONDS, replace(caller, unnoted=False))
         return caller
 
     def forget(self) -> None:

@@ -8,11 +8,12 @@ from pydantic import ValidationError
 from api.auth import MachineCluster, State
 from api.body import decode, read_bytes
 from api.openapi import WITH_BODY, WITH_TOKEN, body, octets, problems
+from api.routes.common import AGENTS
 from api.services import agents
 from astraeus.model.agent import Launch, SyncRequest, SyncResponse
 from astraeus.model.faults import BadSpec, faults_of
 
-router = APIRouter(prefix="/agent/v1", tags=["agents"])
+router = APIRouter(prefix=AGENTS, tags=["agents"])
 
 SYNC_MAX = 32 * 1024 * 1024
 """Room for the facts of thousands of machines behind one agent."""

@@ -6,6 +6,7 @@ from fastapi import Header, Path, Query
 from starlette.convertors import Convertor, register_url_convertor
 
 BASE = "/api/o/{org:segment}/w/{workspace:segment}"
+AGENTS = "/agent/v1"
 PLAIN = r"^[^\x00]*$"
 
 

@@ -29,9 +29,9 @@ class PlanView(BaseModel):
     network: NetworkPlace | None = None
     machines: list[str] = []
     gpus_per_worker: int | None = None
-    position: int | None = Field(None, description="Its place in the queue, from 1, where it would wait.")
+    position: int | None = Field(default=None, description="Its place in the queue, from 1, where it would wait.")
     blockers: list[str] = []
-    victims: list[str] = Field([], description="Runs that would be preempted for it.")
+    victims: list[str] = Field(default=[], description="Runs that would be preempted for it.")
 
 
 class Explanation(BaseModel):
@@ -47,7 +47,7 @@ class Explanation(BaseModel):
     waits_because: str | None = None
     blockers: list[str] = []
     position: int | None = None
-    expected_start: str | None = Field(None, description="`unknown` unless it can be known.")
+    expected_start: str | None = Field(default=None, description="`unknown` unless it can be known.")
 
 
 async def plan(scope: Scope, raw: Any, cluster: str | None) -> PlanView:

@@ -9,8 +9,8 @@ from api.services.runs import known_cluster
 from api.topology import ClusterTree, tree
 from astraeus.ledger import machines, tenancy
 from astraeus.ledger.core import Tx
-from astraeus.ledger.machines import MachineView
 from astraeus.model.errors import NotFound
+from astraeus.model.machine import MachineView
 from astraeus.model.names import canonical
 
 MACHINES_MOST = 100_000

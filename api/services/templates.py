@@ -45,7 +45,7 @@ class TemplateRun(BaseModel):
 
     name: str
     labels: dict[str, str] = {}
-    set: dict[str, Any] = Field({}, description="Values by their path in the submission; null takes a value away.")
+    set: dict[str, Any] = Field(default={}, description="Values by their path in the submission; null takes a value away.")
 
 
 async def page(scope: Scope) -> TemplatePage:

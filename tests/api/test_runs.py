@@ -72,7 +72,7 @@ async def test_every_fault_of_a_bad_spec_is_told(world: Any, spec: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (b'{"metadata": {"name": "a",}}', 400, "line 1, column 26"),
+        (b'{"metadata": {"name": "a",}}', 400, "line 1, column 27"),
         (b"", 400, "empty"),
         (b"\xff\xfe", 400, "UTF-8"),
         (b'{"a": NaN}', 400, "NaN"),
