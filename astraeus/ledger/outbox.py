@@ -91,8 +91,8 @@ async def add_all(tx: Tx, letters: Sequence[Letter]) -> None:
         }
         for letter in letters
     ]
-    ids = await tx.conn.scalars(insert(outbox).returning(outbox.c.id), rows)
-    tx.outbox.extend(sorted(ids))
+    ids = await tx.conn.scalars(insert(outbox).returning(outbox.c.id, sort_by_parameter_order=True), rows)
+    tx.outbox.extend(ids)
 
 
 async def pending(
