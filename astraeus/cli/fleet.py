@@ -46,8 +46,7 @@ def get(machine: Machine, cluster: Cluster = None, as_json: Json = False) -> Non
     if as_json:
         output.print_json(found)
         return
-    for name, value in _facts(found):
-        typer.echo(f"{name + ':':<9} {output.clean(value)}")
+    output.facts(_facts(found))
     if found.get("nics"):
         typer.echo()
         columns = ("PORT", "RAIL", "GBIT/S", "LINK", "STATE")

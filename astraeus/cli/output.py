@@ -66,6 +66,15 @@ def width(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print `Name: value` lines with the values under one another; without a name the line goes on with the last."""
+    found = [(f"{name}:" if name else "", clean(value)) for name, value in pairs]
+    longest = max((len(name) for name, _ in found), default=0)
+    colour = coloured()
+    for name, value in found:
+        typer.echo(f"{name:<{longest}} {_painted(value, colour)}")
+
+
 def coloured() -> bool:
     """Whether colours reach a person who wants them."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -9,6 +9,7 @@ import typer
 
 from astraeus.cli import output
 from astraeus.cli.options import Cluster, Json, Label, Run, Why
+from astraeus.cli.planning import network_facts, show_explanation
 from astraeus.cli.session import FAILED, api
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ def get(run: Run, as_json: Json = False) -> None:
     if as_json:
         output.print_json(found)
         return
-    for name, value in _facts(found):
-        typer.echo(f"{name + ':':<11} {output.clean(value)}")
+    output.facts(_facts(found))
     if found.get("workers"):
         typer.echo()
         output.table(("WORKER", "STATE", "MACHINE", "GPUS", "LEAF", "ENDED"), map(_worker_row, found["workers"]))
@@ -91,10 +91,7 @@ def _facts(run: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Cluster", run["cluster"]
     yield "State", run["state"] + (" (held)" if run.get("held") else "")
     yield "Reason", run["reason"]
-    if network := run.get("network"):
-        yield "Network", f"{network['network']} ({network['words']})"
-        if estimate := network.get("estimate"):
-            yield "Expected", f"{estimate['busbw_gbps']} GB/s all-reduce ({estimate['basis']})"
+    yield from network_facts(run.get("network"))
     yield "Attempt", run["attempt"]
     yield "Restarts", _restarts(run["restarts"])
     if labels := run["metadata"].get("labels"):
@@ -129,9 +126,7 @@ def explain(run: Run, as_json: Json = False) -> None:
     if as_json:
         output.print_json(answer)
     else:
-        from astraeus.cli.planning import show
-
-        show(answer)
+        show_explanation(answer)
 
 
 def attempts(run: Run, as_json: Json = False) -> None:

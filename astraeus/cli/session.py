@@ -68,7 +68,7 @@ def _refused(error: "ApiError") -> int:
     if error.faults:
         output.note("astra: the specification was refused:")
         for fault in error.faults:
-            output.note(f"  {fault.pointer or '/'} {fault.message}")
+            output.note(f"  {fault.pointer or 'the body'} {fault.message}")
     else:
         output.note(f"astra: {error.detail}")
     return AWAY if error.away else EXIT_CODES.get(error.status, FAILED)

@@ -11,6 +11,7 @@ import typer
 
 from astraeus.cli import output
 from astraeus.cli.options import Json, Label, Set
+from astraeus.cli.planning import show_plan
 from astraeus.cli.runs import FINAL, finish
 from astraeus.cli.session import access, api
 
@@ -45,11 +46,9 @@ def run(
     where = access()
     with api(where) as calls:
         if plan:
-            from astraeus.cli.planning import show
-
             body = calls.template(template)["body"] if template else read_specification(file)
             answer = calls.plan(_changed(body, name, labels, values))
-            output.print_json(answer) if as_json else show(answer)
+            output.print_json(answer) if as_json else show_plan(answer)
             return
         if template:
             made = calls.run_template(template, name or "", labels=labels, changes=values)
