@@ -105,6 +105,7 @@ class ChangeHub:
         self._wanted = asyncio.Event()
         self._seen: int | None = None
         self._seen_at = 0.0
+        self._pause = RETRY_FIRST
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -140,22 +141,28 @@ class ChangeHub:
             self._wanted.clear()
 
     async def _run(self) -> None:
-        pause = RETRY_FIRST
         while True:
             await self._wanted.wait()
             try:
                 async with AsyncExitStack() as stack:
                     conn = await stack.enter_async_context(self._ledger.engine.connect())
-                    moved = await self._probe(conn, stack)
-                    while self._listeners:
-                        if await moved():
-                            await self._poll(conn)
-                        pause = RETRY_FIRST
-                        await asyncio.sleep(self._poll_seconds)
+                    try:
+                        await self._follow(conn, await self._probe(conn, stack))
+                    except Exception:
+                        # The probe goes past SQLAlchemy, whose pool would keep the connection that failed.
+                        await conn.invalidate()
+                        raise
             except Exception as error:
-                log.warning("the change feed is away, trying again in %.1f s: %s", pause, error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, RETRY_MOST)
+                log.warning("the change feed is away, trying again in %.1f s: %s", self._pause, error)
+                await asyncio.sleep(self._pause)
+                self._pause = min(2 * self._pause, RETRY_MOST)
+
+    async def _follow(self, conn: AsyncConnection, moved: Callable[[], Awaitable[bool]]) -> None:
+        while self._listeners:
+            if await moved():
+                await self._poll(conn)
+            self._pause = RETRY_FIRST
+            await asyncio.sleep(self._poll_seconds)
 
     async def _probe(self, conn: AsyncConnection, stack: AsyncExitStack) -> Callable[[], Awaitable[bool]]:
         """Whether the feed may have moved, past SQLAlchemy, which would cost more than all the rest of an idle poll."""
