@@ -49,14 +49,19 @@ class SyncRequest(Lenient):
     `seen` is the version of the desired state the agent acts on; the answer is held back up to `wait_seconds`
     while the server has nothing newer. The first sync of a session has no `seen`: it takes its machines over from
     older sessions, whose syncs are refused from then on. A worker is listed in `live` from before its process is
-    made until the whole process group is dead; what `seen` does not ask for is never started.
+    made until the whole process group is dead; what `seen` does not ask for is never started. `seen` is empty when
+    the agent holds the machines but asks for their whole desired state again.
     """
 
     session: str
+    cluster: str | None = None
+    """The cluster whose machines these are; None leaves it to the token."""
     machines: list[MachineReport]
     workers: list[WorkerReport] = []
     seen: str | None = None
     wait_seconds: float = 0.0
+    report_only: bool = False
+    """News of some of the session's machines between two beats: the agent ignores `workers` in the answer."""
 
 
 class DesiredWorker(Lenient):
