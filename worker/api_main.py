@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 
 import uvicorn
 
@@ -14,7 +13,7 @@ from astraeus.ledger.changes import ChangeHub
 from astraeus.ledger.core import Ledger
 from worker import codec_endpoint
 from worker.codec import SealingCodec
-from worker.config import Settings
+from worker.config import Settings, log_to_stderr
 from worker.temporal import connect
 
 GRACE_SECONDS = 3
@@ -60,7 +59,7 @@ async def serve(settings: Settings) -> None:
 def main() -> None:
     """Entry point of `python -m worker.api_main`."""
     settings = Settings.from_environment()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr(settings.log_level)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(settings))
 

@@ -10,6 +10,7 @@ ASTRAEUS_CODEC_ORIGIN    origin of a Temporal UI that may have payloads decoded;
 ASTRAEUS_LISTEN          host:port of the API, default 127.0.0.1:8480
 """
 
+import logging
 import os
 from pathlib import Path
 
@@ -53,3 +54,10 @@ class Settings(BaseModel):
             return Cipher.from_text(self.keys_file.read_text())
         except (OSError, ValueError) as error:
             raise Invalid(f"cannot use the keys in {self.keys_file}: {error}") from error
+
+
+def log_to_stderr(level: str) -> None:
+    """One line an entry, to stderr; libraries that tell of their every step only warn."""
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for name in ("alembic", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)

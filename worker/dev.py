@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES
-from astraeus.agent.fleet import DEFAULT_FLEET, load_fleet
+from astraeus.agent.fleet import default_fleet, load_fleet
 from astraeus.client.config import default_dir
 from astraeus.ledger import fleetwide
 from astraeus.ledger.core import Ledger
@@ -56,7 +56,7 @@ class Stack:
         self.options = options
         self.place = Place((options.dir or default_dir()).expanduser().resolve())
         self.place.lock()
-        self.fleet = (options.fleet or DEFAULT_FLEET).resolve()
+        self.fleet = (options.fleet or default_fleet()).resolve()
         self.cluster = load_fleet(self.fleet).cluster
         self.url = f"http://127.0.0.1:{self.place.port('api', options.port, API_PORT)}"
         external = os.environ.get("TEMPORAL_ADDRESS")
@@ -99,6 +99,8 @@ class Stack:
             "ASTRAEUS_LISTEN": self.url.removeprefix("http://"),
             "TEMPORAL_ADDRESS": self.temporal,
             "PYTHONUNBUFFERED": "1",
+            # Workers find this installation's Python first, with what it has, as `torchrun`.
+            "PATH": os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath))),
         }
         if self.temporal_ui:
             more |= {"ASTRAEUS_TEMPORAL_UI": self.temporal_ui, "ASTRAEUS_CODEC_ORIGIN": self.temporal_ui}

@@ -18,7 +18,7 @@ from activities.records import Records
 from astraeus.executors.agent import AgentExecutor
 from astraeus.ledger import migrate
 from astraeus.ledger.core import Ledger
-from worker.config import Settings
+from worker.config import Settings, log_to_stderr
 from worker.temporal import connect, keep_clusters, prepare
 from workflows.cluster import ClusterWorkflow
 from workflows.run import RunWorkflow
@@ -89,7 +89,7 @@ async def serve(settings: Settings) -> None:
 def main() -> None:
     """Entry point of `python -m worker.main`."""
     settings = Settings.from_environment()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr(settings.log_level)
     asyncio.run(serve(settings))
 
 

@@ -38,7 +38,8 @@ async def connect(settings: Settings, lazy: bool = False) -> Client:
         try:
             return await Client.connect(**config, data_converter=converter, lazy=lazy)
         except (RuntimeError, RPCError) as error:
-            log.warning("Temporal at %s does not answer yet: %s", config["target_host"], error)
+            level = logging.INFO if pause < 1 else logging.WARNING
+            log.log(level, "Temporal at %s does not answer yet: %s", config["target_host"], error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_MOST)
 

@@ -2,6 +2,7 @@ import os
 import sysconfig
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import pytest
 from temporalio.api.enums.v1 import IndexedValueType
@@ -34,7 +35,7 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 
 @pytest.fixture
-def live(skipping: WorkflowEnvironment) -> Live:
+def live(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> Live:
     """`async with live(on_open=[...], life={...}) as world`: a run's workflow under way in that world."""
 
     @asynccontextmanager
@@ -52,5 +53,9 @@ def live(skipping: WorkflowEnvironment) -> Live:
                 RunWorkflow.run, RunLife.model_validate(facts), id="run/u1", task_queue="q"
             )
             yield world
+            if folder := os.environ.get("ASTRAEUS_RECORD_HISTORIES"):
+                assert world.started is not None
+                history = await world.started.fetch_history()
+                (Path(folder) / f"{request.node.name.removeprefix('test_')}.json").write_text(history.to_json())
 
     return begin

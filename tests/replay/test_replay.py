@@ -1,0 +1,34 @@
+"""Recorded histories of runs replay on the workflow code of today: open runs survive an upgrade.
+
+Files are named after the release that wrote them and are only ever added, never made anew. A new one comes from
+`ASTRAEUS_RECORD_HISTORIES=<folder> pytest tests/lifecycle`.
+"""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from workflows.run import RunWorkflow
+
+HISTORIES = sorted(Path(__file__).parent.glob("*.json"))
+
+
+def replayer() -> Replayer:
+    runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("astraeus"))
+    return Replayer(workflows=[RunWorkflow], data_converter=pydantic_data_converter, workflow_runner=runner)
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+async def test_a_recorded_life_replays(path: Path) -> None:
+    result = await replayer().replay_workflow(WorkflowHistory.from_json(path.stem, path.read_text()))
+    assert result.replay_failure is None
+
+
+async def test_a_changed_order_of_steps_is_noticed() -> None:
+    text = HISTORIES[0].read_text().replace('"start_workers"', '"open_gates_first"')
+    with pytest.raises(Exception, match="(?i)nondeterminism"):
+        await replayer().replay_workflow(WorkflowHistory.from_json("changed", text))
