@@ -1,6 +1,7 @@
 """What runs on this computer: the embedded stack, an agent, the stored address, the version."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,12 +35,13 @@ def login(
 def dev(context: typer.Context) -> None:
     """Run all of Astraeus on this computer, with a virtual fleet; `dev machine NAME off|on` cuts a machine's power."""
     if context.args[:1] == ["machine"]:
-        _power(context.args[1:])
+        _machine(context.args[1:])
     else:
         session.replace_process("worker.dev", context.args)
 
 
-def _power(arguments: list[str]) -> None:
+def _machine(arguments: list[str]) -> None:
+    from astraeus.agent import control
     from astraeus.client.config import default_dir
 
     directory = default_dir()
@@ -47,18 +49,19 @@ def _power(arguments: list[str]) -> None:
         place = arguments.index("--dir")
         directory = Path(arguments[place + 1])
         arguments = arguments[:place] + arguments[place + 2 :]
-    if len(arguments) != 2 or arguments[1] not in ("on", "off"):
-        output.note("Usage: astra dev machine NAME off|on [--dir DIR]")
+    orders: dict[str, tuple[Callable[[Path, str, bool], None], bool]] = {
+        "off": (control.power, False),
+        "on": (control.power, True),
+        "unplug": (control.unplug, True),
+        "plug": (control.unplug, False),
+    }
+    if len(arguments) != 2 or arguments[1] not in orders:
+        output.note(f"Usage: astra dev machine NAME {'|'.join(orders)} [--dir DIR]")
         raise typer.Exit(session.USAGE)
-    machine, power = arguments
-    from astraeus.agent import control
-
-    try:
-        control.power(directory, machine, power == "on")
-    except OSError as error:
-        output.note(f"astra: no `astra dev` answers in {directory} ({error}); start it, or name its --dir")
-        raise typer.Exit(session.AWAY) from error
-    output.say(f"{machine} is {power}")
+    machine, word = arguments
+    switch, position = orders[word]
+    switch(directory / "agent", machine, position)
+    output.say(f"{machine}: {word}")
 
 
 def agent(context: typer.Context) -> None:

@@ -57,10 +57,14 @@ def failures() -> Iterator[None]:
 def _report(error: Exception) -> int | None:
     from astraeus.client.errors import ApiError, NotConfigured
     from astraeus.client.specfile import BadChange
+    from astraeus.model.errors import AstraeusError
 
     if isinstance(error, BadChange | NotConfigured):
         output.note(f"astra: {error}")
         return USAGE
+    if isinstance(error, AstraeusError):
+        output.note(f"astra: {error}")
+        return AWAY if error.retryable else EXIT_CODES.get(error.http_status, FAILED)
     return _refused(error) if isinstance(error, ApiError) else None
 
 
