@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Text, cast, select
 
 from astraeus.ledger.core import Tx
-from astraeus.ledger.tables import allocation, claim, cluster, machine, nic, reservation, run, workspace
+from astraeus.ledger.tables import GPUS_MAX, allocation, claim, cluster, machine, nic, reservation, run, workspace
 from astraeus.model.errors import NotFound
 from astraeus.model.machine import MachineFacts, Nic
 from astraeus.model.spec import Resources
@@ -99,7 +99,8 @@ def described(facts: str) -> Described:
 
 
 def _mask(gpus: Iterable[int]) -> int:
-    return sum({1 << gpu for gpu in gpus})
+    # An agent's word: one that names a GPU which cannot be must not end every pass.
+    return sum({1 << gpu for gpu in gpus if 0 <= gpu < GPUS_MAX})
 
 
 def _machine(row: Any, ports: tuple[Nic, ...]) -> Machine:
