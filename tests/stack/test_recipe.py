@@ -17,7 +17,7 @@ def with_trainer(recipe: dict[str, Any], **env: str) -> dict[str, Any]:
     spec = copy.deepcopy(recipe)
     task = spec["spec"]["task_template"]
     task["args"] = ["-c", "exec python3 /app/train_numpy.py"]
-    task["env"] = {"STEPS": "60", "STEP_SECONDS": "0.05", **env}
+    task["env"] = {"STEPS": "60", "STEP_SECONDS": "0.05", "LOG_EVERY": "10", "SAVE_EVERY": "10", **env}
     task["configs"] = [{"mounts": ["/app/train_numpy.py"], "value": TRAINER}]
     return spec
 
