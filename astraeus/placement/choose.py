@@ -189,21 +189,28 @@ def _network(view: View) -> Ints:
     return network
 
 
-def taking_of(found: Found, view: View) -> Taking:
-    """The room a gang takes: on each machine its lowest free GPUs, those in full health first."""
+def taking_of(found: Found, view: View, first: Ints | None = None) -> Taking:
+    """The room a gang takes: on each machine its lowest free GPUs, those in `first` and in full health first."""
     clean = view.room.fleet.clean
     size, worker = found.rows.size, found.shape.worker
     masks = [
-        pick_gpus(int(free), int(clean[row]), worker.gpus)
-        for free, row in zip(view.free_gpus(found.rows), found.rows, strict=True)
+        pick_gpus(free, now & clean, worker.gpus)
+        for free, now, clean in zip(
+            view.free_gpus(found.rows).tolist(),
+            (view.room.free if first is None else first)[found.rows].tolist(),
+            clean[found.rows].tolist(),
+            strict=True,
+        )
     ]
     return Taking(found.rows, np.array(masks, np.int64), np.full(size, worker.cpu), np.full(size, worker.memory))
 
 
-def pick_gpus(free: int, clean: int, count: int) -> int:
-    """A mask of `count` of the free GPUs: the lowest, healthy ones before doubtful ones."""
+def pick_gpus(free: int, better: int, count: int) -> int:
+    """A mask of `count` of the free GPUs: the lowest of the better ones, then of the rest."""
+    if free.bit_count() == count:
+        return free
     picked = 0
-    for pool in (free & clean, free & ~clean):
+    for pool in (free & better, free & ~better):
         while pool and picked.bit_count() < count:
             lowest = pool & -pool
             picked |= lowest

@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 
+from astraeus.model.network import Rung
 from astraeus.model.spec import Resources
 from astraeus.placement.fleet import Fleet, Ints
 from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, LINKS, MACHINE_LEVEL, ROCE
@@ -21,7 +22,7 @@ from astraeus.placement.room import View
     MEMORY_BUSY,
     UNLABELLED,
     SMALL,
-    CPU_SMALL,
+    ROOM_SMALL,
     MODEL,
     SELECTION,
 ) = range(13)
@@ -41,6 +42,8 @@ def reason_of(need: Need, view: View, cluster: str) -> tuple[str, tuple[str, ...
     has, blockers = blockers_in(level, domain, view)
     shape = need.shapes[-1]
     where = LEVELS[level].needs if shape.size > 1 else ""
+    if domain is None and LEVELS[level].rung is Rung.ROCE:
+        where = "on one RDMA network"
     subject = needs_words(need, where)
     name = cluster if domain is None else view.room.fleet.domains[level].keys[domain][-1] or cluster
     detail = f" ({', '.join(blockers)})" if blockers else ""
@@ -88,7 +91,8 @@ def blockers_in(level: int, domain: int | None, view: View) -> tuple[int, tuple[
         rows = np.arange(fleet.size)
         codes = codes_of(view)
         if level != MACHINE_LEVEL:
-            codes = np.where((codes == FITS) & (ids_on(level, view.worker, fleet) < 0), UNLABELLED, codes)
+            lone = np.isin(codes, (FITS, BUSY, CPU_BUSY, MEMORY_BUSY)) & (ids_on(level, view.worker, fleet) < 0)
+            codes = np.where(lone, UNLABELLED, codes)
     else:
         rows = np.flatnonzero(fleet.domains[level].ids == domain)
         codes = codes_of(view)[rows]
@@ -111,7 +115,7 @@ def codes_of(view: View) -> Ints:
             (BROKEN, np.bitwise_count(fleet.sound) < worker.gpus),
             (PORTS, ~found.linked),
             (REFUSED, fleet.refused),
-            (CPU_SMALL, ~found.roomy),
+            (ROOM_SMALL, ~found.roomy),
             (SMALL, ~found.large),
             (MODEL, ~found.right_model),
             (SELECTION, ~found.selected),
@@ -147,7 +151,8 @@ def _told(code: int, rows: Ints, view: View) -> list[str]:
 
 
 def _words(code: int, worker: Worker) -> str:
-    cores, memory = f"{worker.cpu:g} CPU core{_s(worker.cpu)}", _gib(worker.memory)
+    cores, memory = f"{worker.cpu:g} CPU core{_s(worker.cpu)}", f"{_gib(worker.memory)} of memory"
+    wanted = [*([cores] if worker.cpu else []), *([memory] if worker.memory else [])]
     if code == SELECTION:
         label = (
             "labels asked for"
@@ -159,9 +164,9 @@ def _words(code: int, worker: Worker) -> str:
         BROKEN: "with broken GPUs",
         DOUBTFUL: "with doubtful GPUs",
         CPU_BUSY: f"with under {cores} free",
-        MEMORY_BUSY: f"with under {memory} of memory free",
+        MEMORY_BUSY: f"with under {memory} free",
         UNLABELLED: "without topology labels",
-        CPU_SMALL: f"with under {cores} or {memory} of memory in all",
+        ROOM_SMALL: f"with under {' or '.join(wanted)} in all",
         MODEL: "with other GPUs",
     }[code]
 

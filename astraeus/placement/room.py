@@ -1,7 +1,7 @@
 """What is free during a pass, and for each kind of worker which machines fit it, kept current as room is taken."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,16 @@ class Taking:
     memory: Floats
 
 
+def joined(takings: Sequence[Taking]) -> Taking:
+    """Several takings as one."""
+    return Taking(
+        np.concatenate([taking.rows for taking in takings]),
+        np.concatenate([taking.masks for taking in takings]),
+        np.concatenate([taking.cpu for taking in takings]),
+        np.concatenate([taking.memory for taking in takings]),
+    )
+
+
 class Holdings:
     """The holdings of a snapshot as arrays, without those on machines it does not know."""
 
@@ -35,7 +45,21 @@ class Holdings:
         self.cpu = np.array([h.cpu_cores for h in known], np.float64)
         self.memory = np.array([h.memory_bytes for h in known], np.float64)
         self.stopping = np.array([h.stopping for h in known], np.bool_)
+        self.priority = np.array([h.priority for h in known], np.int64)
+        self.started = np.array([h.started_at for h in known], np.float64)
         self.claims = np.array([h.claim for h in known], np.int64)
+        self.preemptible = np.array([h.preemptible for h in known], np.bool_) & ~self.stopping
+        self._evictable: dict[int, Bools] = {}
+
+    def evictable(self, priority: int) -> Bools:
+        """The holdings of runs of at most this priority that may be stopped for others."""
+        if priority not in self._evictable:
+            self._evictable[priority] = self.preemptible & (self.priority <= priority)
+        return self._evictable[priority]
+
+    def victim_priorities(self, below: int) -> list[int]:
+        """The priorities under `below` that runs which may be stopped have, lowest first."""
+        return [int(p) for p in np.unique(self.priority[self.preemptible]) if p < below]
 
     def taking(self, chosen: Bools) -> Taking:
         """The room of some of the holdings."""
@@ -45,7 +69,7 @@ class Holdings:
 class Room:
     """Free GPUs, cores and memory of every machine, and who holds the rest.
 
-    `owner[m]` indexes `owners` and names who holds most of machine m (-1: nobody).
+    `owner[m]` indexes `owners` and names who holds most of machine m (-1: nobody), with `owned[m]` GPUs.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -55,6 +79,7 @@ class Room:
         self.memory = fleet.memory.copy()
         self.owner = np.full(fleet.size, -1, np.int64)
         self.owners: list[str] = []
+        self.owned = np.zeros(fleet.size, np.int64)
         self.home_gpus = np.bincount(fleet.home, np.bitwise_count(self.free), minlength=fleet.homes)
         self.journal: list[Ints] = []
         self.views: dict[tuple[Worker, frozenset[str]], View] = {}
@@ -64,23 +89,27 @@ class Room:
         twin = Room.__new__(Room)
         twin.fleet = self.fleet
         twin.free, twin.cpu, twin.memory = self.free.copy(), self.cpu.copy(), self.memory.copy()
-        twin.owner, twin.owners = self.owner.copy(), list(self.owners)
+        twin.owner, twin.owners, twin.owned = self.owner.copy(), list(self.owners), self.owned.copy()
         twin.home_gpus = self.home_gpus.copy()
         twin.journal, twin.views = [], {}
         return twin
 
-    def take(self, taking: Taking, owner: str) -> None:
-        """Give room to a holder."""
+    def take(self, taking: Taking, owner: str) -> Taking:
+        """Give room to a holder; the answer has the GPUs that were free, to be given back if need be."""
         if not taking.rows.size:
-            return
+            return taking
+        taken = replace(taking, masks=taking.masks & self.free[taking.rows])
         before = np.bitwise_count(self.free[taking.rows]).astype(np.float64)
         np.bitwise_and.at(self.free, taking.rows, ~taking.masks)
         np.subtract.at(self.cpu, taking.rows, taking.cpu)
         np.subtract.at(self.memory, taking.rows, taking.memory)
-        known = (taking.masks != 0) | (self.owner[taking.rows] < 0)
-        self.owner[taking.rows[known]] = len(self.owners)
+        counts = np.bitwise_count(taken.masks).astype(np.int64)
+        larger = (counts > self.owned[taking.rows]) | (self.owner[taking.rows] < 0)
+        self.owner[taking.rows[larger]] = len(self.owners)
+        self.owned[taking.rows[larger]] = counts[larger]
         self.owners.append(owner)
         self._changed(taking.rows, before)
+        return taken
 
     def give_back(self, taking: Taking) -> None:
         """Count held room as free."""
@@ -102,6 +131,7 @@ class Room:
         numbers = np.array([distinct[name] for name in names], np.int64)
         self.owners = list(distinct)
         self.owner[holdings.rows[order]] = numbers[order]
+        self.owned[holdings.rows[order]] = np.bitwise_count(holdings.masks[order])
         self.home_gpus = np.bincount(self.fleet.home, np.bitwise_count(self.free), minlength=self.fleet.homes)
 
     def view(self, worker: Worker, avoid: frozenset[str] = frozenset()) -> "View":

@@ -12,9 +12,9 @@ from astraeus.placement.need import Need, candidates, capacity, ids_on
 from astraeus.placement.room import Holdings, Room, View
 
 
-def free_at(holdings: Holdings, room: Room, now: float) -> Floats:
+def free_at(holdings: Holdings, size: int, now: float) -> Floats:
     """When every machine will be idle, by the time limits of what runs on it; infinity where there is none."""
-    times = np.full(room.fleet.size, now)
+    times = np.full(size, now)
     ends = np.array(
         [now if h.stopping else np.inf if h.ends_at is None else max(now, h.ends_at) for h in holdings.all], np.float64
     )
@@ -23,12 +23,12 @@ def free_at(holdings: Holdings, room: Room, now: float) -> Floats:
 
 
 def wanted_place(
-    need: Need, level: int, room: Room, holdings: Holdings, now: float, factors: Mapping[str, float]
+    need: Need, level: int, room: Room, ends: Floats, factors: Mapping[str, float]
 ) -> tuple[str, float | None]:
     """The domain waited for in words, and the bandwidth to expect there in GB/s."""
     shape = next(s for s in need.shapes_on(level) if _holds(level, s.size, capacity(level, s.worker, room.fleet)))
     view = room.view(shape.worker)
-    domain = _soonest(level, shape.size, view, free_at(holdings, room, now))
+    domain = _soonest(level, shape.size, view, ends)
     fleet = room.fleet
     ids = ids_on(level, shape.worker, fleet, nominal=True)
     rows = np.flatnonzero(candidates(shape.worker, fleet).ever & (ids == domain))

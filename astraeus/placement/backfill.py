@@ -1,0 +1,79 @@
+"""Room for the first claim that does not fit: which machines are kept for it, and when it can have them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from astraeus.placement.choose import Found, pick_gpus
+from astraeus.placement.fleet import Floats, Ints
+from astraeus.placement.ladder import MACHINE_LEVEL
+from astraeus.placement.need import Need, ids_on
+from astraeus.placement.room import Room, Taking, View
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Machines kept for a claim, and the time at which all of them are free (infinity: not known)."""
+
+    found: Found
+    at: float
+
+
+def gather(need: Need, room: Room, ends: Floats, own: Ints, now: float) -> Gathering | None:
+    """The machines a gang would have soonest, or None when too few machines take work at all.
+
+    `ends` is when each machine's last holder must be gone. Where no time is known, those are chosen that lack
+    fewest machines with a known end. `own` are machines kept for it before; they are kept unless others are better.
+    """
+    best: tuple[tuple[float, int, int, int], Found] | None = None
+    for level in need.levels:
+        for shape in need.shapes_on(level):
+            view = room.view(shape.worker)
+            times = np.where(view.fit, now, ends)
+            times[~view.usable] = np.nan
+            chosen = _soonest(level, shape.size, view, times, own)
+            if chosen is None:
+                continue
+            rows = chosen[1]
+            at, unknown = float(times[rows].max()), int(np.isinf(times[rows]).sum())
+            kept = int(np.isin(rows, own).sum())
+            found = ((at, unknown, -kept, level), Found(level, chosen[0], shape, np.sort(rows)))
+            if best is None or found[0] < best[0]:
+                best = found
+    return None if best is None else Gathering(best[1], best[0][0])
+
+
+def _soonest(level: int, size: int, view: View, times: Floats, own: Ints) -> tuple[int, Ints] | None:
+    """The domain whose `size` soonest machines are free first, and those machines."""
+    ids = ids_on(level, view.worker, view.room.fleet)
+    rows = np.flatnonzero((ids >= 0) & ~np.isnan(times))
+    if not rows.size:
+        return None
+    fresh = np.ones(view.room.fleet.size, np.int64)
+    fresh[own] = 0
+    if level == MACHINE_LEVEL:
+        row = int(rows[np.lexsort((rows, fresh[rows], times[rows]))[0]])
+        return int(ids[row]), np.array([row], np.int64)
+    rows = rows[np.lexsort((rows, fresh[rows], times[rows], ids[rows]))]
+    domains, first, counts = np.unique(ids[rows], return_index=True, return_counts=True)
+    able = np.flatnonzero(counts >= size)
+    if not able.size:
+        return None
+    last = times[rows[first[able] + size - 1]]
+    known = np.array([np.isfinite(times[rows[start : start + size]]).sum() for start in first[able]], np.int64)
+    held = np.array([(fresh[rows[start : start + size]] == 0).sum() for start in first[able]], np.int64)
+    pick = int(np.lexsort((domains[able], -held, -known, last))[0])
+    start = first[able][pick]
+    return int(domains[able][pick]), rows[start : start + size]
+
+
+def keeping(found: Found, room: Room) -> Taking:
+    """The room kept on those machines: GPUs that are free now before those that must still become free."""
+    worker, fleet = found.shape.worker, room.fleet
+    allowed = fleet.clean if worker.healthy_only else fleet.sound
+    masks = [
+        pick_gpus(mask, free, worker.gpus)
+        for mask, free in zip(allowed[found.rows].tolist(), room.free[found.rows].tolist(), strict=True)
+    ]
+    size = found.rows.size
+    return Taking(found.rows, np.array(masks, np.int64), np.full(size, worker.cpu), np.full(size, worker.memory))

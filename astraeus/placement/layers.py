@@ -1,0 +1,109 @@
+"""The rooms of one pass: what is free now, what will be when everything that stops has stopped, and what victims hold.
+
+Every decision of the pass is taken out of all of them at once, so that later claims see it wherever they look.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from astraeus.placement.fleet import Bools, Fleet
+from astraeus.placement.room import Holdings, Room, Taking, joined
+
+NOW, SOON = "now", "soon"
+Depth = str | int
+"""NOW: free. SOON: free or stopping. A number: also what evictable runs of at most that priority hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Which room: how deep it looks, and whether the room kept for the first in line is left out."""
+
+    depth: Depth
+    protected: bool
+
+
+@dataclass
+class Kept:
+    """Room kept under a claim's name, and what that took from each layer."""
+
+    taking: Taking
+    owner: str
+    taken: list[tuple[Room, Taking]] = field(default_factory=list)
+
+
+class Layers:
+    """All rooms of a pass, made when first looked at."""
+
+    def __init__(self, fleet: Fleet, holdings: Holdings) -> None:
+        self.fleet = fleet
+        self.holdings = holdings
+        self.stopping: Bools = holdings.stopping.copy()
+        self._start = Room(fleet)
+        self._start.hold(holdings)
+        self._rooms: dict[Layer, Room] = {}
+        self._taken: list[tuple[Taking, str]] = []
+        self._kept: dict[int, Kept] = {}
+        self._first: tuple[Taking, str] | None = None
+
+    def room(self, depth: Depth, protected: bool = False) -> Room:
+        """One of the rooms."""
+        layer = Layer(depth, protected and self._first is not None)
+        if layer not in self._rooms:
+            self._rooms[layer] = self._make(layer)
+        return self._rooms[layer]
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether anything is stopping at all."""
+        return bool(self.stopping.any())
+
+    def take(self, taking: Taking, owner: str) -> None:
+        """Give room away for the rest of the pass."""
+        self._taken.append((taking, owner))
+        for room in self._rooms.values():
+            room.take(taking, owner)
+
+    def keep(self, claim: int, taking: Taking, owner: str) -> None:
+        """Keep room for a waiting claim; `drop` undoes it."""
+        self._kept[claim] = kept = Kept(taking, owner)
+        kept.taken = [(room, room.take(taking, owner)) for room in self._rooms.values()]
+
+    def drop(self, claim: int) -> None:
+        """Free the room kept for a claim, if there is any."""
+        kept = self._kept.pop(claim, None)
+        for room, taken in kept.taken if kept else ():
+            room.give_back(taken)
+
+    def protect(self, taking: Taking, owner: str) -> None:
+        """Leave this room out of what later claims see when they look at a protected layer."""
+        self._first = (taking, owner)
+
+    def stop(self, victims: Bools) -> None:
+        """Count some holdings as stopping from here on."""
+        fresh = victims & ~self.stopping
+        self.stopping |= victims
+        for layer, room in self._rooms.items():
+            if layer.depth == SOON:
+                room.give_back(self.holdings.taking(fresh))
+            elif isinstance(layer.depth, int):
+                room.give_back(self.holdings.taking(fresh & ~self.holdings.evictable(layer.depth)))
+
+    def _make(self, layer: Layer) -> Room:
+        room = self._start.copy()
+        given = np.zeros(self.stopping.size, np.bool_)
+        if layer.depth != NOW:
+            given = self.stopping.copy()
+        if isinstance(layer.depth, int):
+            given |= self.holdings.evictable(layer.depth)
+        room.give_back(self.holdings.taking(given))
+        if layer.depth == NOW:
+            for taking, owner in self._taken:
+                room.take(taking, owner)
+        elif self._taken:
+            room.take(joined([taking for taking, _ in self._taken]), "")
+        for kept in self._kept.values():
+            kept.taken.append((room, room.take(kept.taking, kept.owner)))
+        if layer.protected and self._first is not None:
+            room.take(*self._first)
+        return room
