@@ -5,6 +5,7 @@ Everything is reckoned on the ledger's clock.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import select, update
 
@@ -19,7 +20,7 @@ from astraeus.model.errors import NotFound, StaleTerm
 HELD_SHARE = 0.2
 """More than this share of a cluster lost at once is likelier a switch, or our own network."""
 
-GAP_SECONDS = 5.0
+GAP_SECONDS = MISSED_BEATS * HEARTBEAT_SECONDS
 """A watch that looked away for longer than this does not know whether the silence was its own."""
 
 
@@ -34,11 +35,15 @@ class Beat:
 
 @dataclass(frozen=True)
 class Watch:
-    """The watch itself: since when it has looked, when it looked last, and since when it holds declarations."""
+    """The watch itself: since when it has looked, when it looked last, since when it holds declarations.
+
+    `alarmed_at` is when the present hold raised its alarm, None while it kept nobody from being declared lost.
+    """
 
     resumed_at: float
     watched_at: float
     held_since: float | None = None
+    alarmed_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,10 +53,11 @@ class Verdict:
     lost: tuple[str, ...]
     watch: Watch
     silent: int = 0
+    alarm: bool = False
 
     @property
     def held(self) -> bool:
-        """Whether machines that are silent for too long are not declared lost."""
+        """Whether nobody is declared lost, however silent."""
         return self.watch.held_since is not None
 
 
@@ -70,9 +76,10 @@ def judge(now: float, watch: Watch, beats: Sequence[Beat]) -> Verdict:
     """Who is lost now.
 
     A machine is lost after more than 15 s of silence, which is more than five missed beats. Declarations are held
-    while more than a fifth of the cluster (but more than one machine) fell silent at once: those overdue, those that
-    have missed five beats and are about to be, and those declared within the last period. When a hold ends, whoever
-    is still silent gets a fresh period, since it was likely cut off with the others.
+    while more than a fifth of the cluster (but more than one machine) is silent at once: those that have missed five
+    beats, and those declared lost within the last period. A hold that keeps somebody from being declared lost raises
+    one alarm. When a hold ends, whoever is still silent gets a fresh period, since it was likely cut off with the
+    others.
     """
     watch = resumed(now, watch)
     missed = MISSED_BEATS * HEARTBEAT_SECONDS
@@ -80,11 +87,12 @@ def judge(now: float, watch: Watch, beats: Sequence[Beat]) -> Verdict:
     overdue = tuple(sorted(name for name, seconds in quiet.items() if seconds > max(LOST_AFTER_SECONDS, missed)))
     doubtful = sum(seconds > missed for seconds in quiet.values())
     recent = sum(beat.down_since is not None and now - beat.down_since <= LOST_AFTER_SECONDS for beat in beats)
-    many = doubtful + recent > max(1, int(HELD_SHARE * len(beats)))
-    if many and (overdue or watch.held_since is not None):
-        return Verdict((), replace(watch, held_since=watch.held_since or now), doubtful)
+    if doubtful and doubtful + recent > max(1, int(HELD_SHARE * len(beats))):
+        alarm = bool(overdue) and watch.alarmed_at is None
+        held = replace(watch, held_since=watch.held_since or now, alarmed_at=now if alarm else watch.alarmed_at)
+        return Verdict((), held, doubtful, alarm)
     if watch.held_since is not None:
-        return Verdict((), replace(watch, held_since=None, resumed_at=now), doubtful)
+        return Verdict((), replace(watch, held_since=None, alarmed_at=None, resumed_at=now), doubtful)
     return Verdict(overdue, watch, doubtful)
 
 
@@ -106,10 +114,10 @@ async def expire_leases(tx: Tx, name: str, term: int) -> list[str]:
     Raises StaleTerm, having written nothing, when another watch took over. Holding back many declarations raises one
     alarm for as long as it lasts.
     """
-    before = await _watch(tx, name, term)
-    verdict = judge(tx.now, before, await _beats(tx, name))
+    watch = await _watch(tx, name, term)
+    verdict = judge(tx.now, watch, await _beats(tx, name))
     await _keep(tx, name, verdict.watch)
-    if verdict.held and before.held_since is None:
+    if verdict.alarm:
         message = (
             f"{verdict.silent} machines of {name} fell silent at once; none is declared lost, "
             "since the network is likelier at fault: check it, or declare them lost by hand"
@@ -130,18 +138,24 @@ async def declare_lost(tx: Tx, name: str, machines: Sequence[str], actor: str) -
 async def _watch(tx: Tx, name: str, term: int) -> Watch:
     """The watch as kept, locked until the commit so that its term stays what it is."""
     query = select(cluster).where(cluster.c.name == name).with_for_update(key_share=True)
-    row = (await tx.conn.execute(query)).mappings().one_or_none()
-    if row is None or row["watch_term"] != term:
+    row = (await tx.conn.execute(query)).one_or_none()
+    if row is None or row.watch_term != term:
         raise StaleTerm(f"Another watch of {name} has begun; this one (term {term}) must end")
-    return Watch(row["watch_resumed_at"], row["watched_at"], row["held_since"])
+    return _of(row)
+
+
+def _of(row: Any) -> Watch:
+    return Watch(row.watch_resumed_at, row.watched_at, row.held_since, row.alarmed_at)
 
 
 async def _keep(tx: Tx, name: str, watch: Watch) -> None:
-    await tx.conn.execute(
-        update(cluster)
-        .where(cluster.c.name == name)
-        .values(watch_resumed_at=watch.resumed_at, watched_at=watch.watched_at, held_since=watch.held_since)
-    )
+    kept = {
+        "watch_resumed_at": watch.resumed_at,
+        "watched_at": watch.watched_at,
+        "held_since": watch.held_since,
+        "alarmed_at": watch.alarmed_at,
+    }
+    await tx.conn.execute(update(cluster).where(cluster.c.name == name).values(kept))
 
 
 async def _beats(tx: Tx, name: str) -> list[Beat]:

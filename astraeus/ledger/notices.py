@@ -2,8 +2,8 @@
 
 from sqlalchemy import select
 
-from astraeus.ledger import events
 from astraeus.ledger.core import Tx
+from astraeus.ledger.events import record
 from astraeus.ledger.tables import workspace
 
 
@@ -11,4 +11,4 @@ async def cluster_event(tx: Tx, cluster: str, kind: str, actor: str, message: st
     """Write an event to each workspace whose default cluster this is."""
     query = select(workspace.c.id).where(workspace.c.default_cluster == cluster).order_by(workspace.c.id)
     for workspace_id in list(await tx.conn.scalars(query)):
-        await events.record(tx, workspace_id, kind, actor, message)
+        await record(tx, workspace_id, kind, actor, message)

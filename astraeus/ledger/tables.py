@@ -60,6 +60,7 @@ cluster = Table(
     Column("watch_resumed_at", Double, nullable=False, server_default="0"),
     Column("watched_at", Double, nullable=False, server_default="0"),
     Column("held_since", Double),
+    Column("alarmed_at", Double),
 )
 
 token = Table(
