@@ -34,7 +34,7 @@ NETWORK = {
     "estimate": {"busbw_gbps": 368.4, "words": "one leaf switch", "basis": "8 × 400 Gb/s rails, × 0.92"},
 }
 STACK_SECONDS = 90
-GLANCE_SECONDS = 0.004
+GLANCE_SECONDS, LOOK_SECONDS = 0.004, 0.2
 FINAL = {"Succeeded", "Failed", "Cancelled"}
 
 
@@ -136,13 +136,15 @@ class Watch:
             say(f"{NAME}  {run['cluster']}  {now[0]:<9}  {now[1]}")
         return run
 
-    def until(self, wanted: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
+    def until(
+        self, wanted: Callable[[dict[str, Any]], bool], seconds: float, pause: float = GLANCE_SECONDS
+    ) -> dict[str, Any]:
         """Watch until the run is as wanted; one that ended otherwise never will be."""
         end = time.monotonic() + seconds
         while not wanted(run := self.run()):
             expect(run["state"] not in FINAL, f"the run ended: {run['state']}, {run['reason']}")
             expect(time.monotonic() < end, f"nothing new for {seconds:.0f} s: {run['state']}, {run['reason']}")
-            time.sleep(GLANCE_SECONDS)
+            time.sleep(pause)
         return run
 
 
@@ -197,7 +199,7 @@ def recipe(stack: Stack, torch: bool, steps: int | None) -> None:
         say(f'$ curl "$ASTRALYX_API/runs/{NAME}" | jq .network')
         say(json.dumps(run["network"], indent=2, ensure_ascii=False))
         stack.astra("astraeus", "runs")
-        watch.until(lambda run: run["state"] == "Succeeded", patience)
+        watch.until(lambda run: run["state"] == "Succeeded", patience, LOOK_SECONDS)
     lines = stack.astra("astraeus", "logs", f"{NAME}-0", last=3)
     expect(any(re.match(r"step \d+/\d+ loss \d+\.\d+ on 64 GPUs$", line) for line in lines), "no step in the log")
 
