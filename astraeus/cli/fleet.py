@@ -21,7 +21,10 @@ def list_(cluster: Cluster = None, as_json: Json = False) -> None:
     if as_json:
         output.print_items(found)
     else:
-        output.table(("NAME", "CLUSTER", "STATE", "FREE", "MODEL", "LEAF", "RUNS"), map(_row, found))
+        output.table(
+            ("NAME", "CLUSTER", "STATE", "FREE", "MODEL", "LEAF", "RUNS"),
+            map(_row, sorted(found, key=lambda machine: output.natural(machine["name"]))),
+        )
 
 
 def _row(machine: dict[str, Any]) -> tuple[object, ...]:

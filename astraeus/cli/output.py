@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import typer
 
+DIGITS = re.compile(r"([0-9]{1,18})")
 COLOURS = {
     "Running": typer.colors.GREEN,
     "Succeeded": typer.colors.GREEN,
@@ -118,6 +120,11 @@ def numbers(values: Iterable[int]) -> str:
         else:
             parts.append([value])
     return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[1]}" for part in parts)
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts m-9 before m-10."""
+    return tuple((int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in DIGITS.split(name))
 
 
 def gib(size: object) -> str:

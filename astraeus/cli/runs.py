@@ -9,8 +9,10 @@ import typer
 
 from astraeus.cli import output
 from astraeus.cli.options import Cluster, Json, Label, Run, Why
+from astraeus.cli.patience import patiently
 from astraeus.cli.planning import network_facts, show_explanation
 from astraeus.cli.session import FAILED, api
+from astraeus.model.names import canonical
 
 if TYPE_CHECKING:
     from astraeus.client.api import Api
@@ -54,7 +56,7 @@ def _watch(read: Callable[[], list[dict[str, Any]]]) -> None:
     typer.echo("  ".join(COLUMNS))
     shown: dict[object, tuple[object, ...]] = {}
     while True:
-        for run in read():
+        for run in patiently(read):
             key, line = _identity(run), row(run)
             if shown.get(key) != line:
                 shown[key] = line
@@ -68,7 +70,7 @@ def _watch_screen(read: Callable[[], list[dict[str, Any]]]) -> None:
 
     with Live(auto_refresh=False) as live:
         while True:
-            lines = output.table_lines(COLUMNS, map(row, read()))
+            lines = output.table_lines(COLUMNS, map(row, patiently(read)))
             live.update(Text.from_ansi("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
             time.sleep(WATCH_SECONDS)
 
@@ -172,14 +174,24 @@ def events(
 
 
 def _follow_events(calls: "Api", run: str | None, as_json: bool) -> None:
-    with calls.follow_events() as stream:
-        for event in stream:
-            if run and event.get("run") != run:
-                continue
-            if as_json:
-                output.print_json(event)
-            else:
-                typer.echo("  ".join(output.clean(cell) for cell in _event_row(event)))
+    last: int | None = None
+
+    def read() -> None:
+        nonlocal last
+        with calls.follow_events(after=last) as stream:
+            for event in stream:
+                last = event["id"]
+                if run is None or event.get("run") == canonical(run):
+                    _show_event(event, as_json)
+
+    patiently(read)
+
+
+def _show_event(event: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        output.print_json(event)
+    else:
+        typer.echo("  ".join(output.clean(cell) for cell in _event_row(event)))
 
 
 def _event_row(event: dict[str, Any]) -> tuple[object, ...]:
@@ -242,7 +254,7 @@ def _wait_gone(calls: "Api", run: str, identity: object) -> None:
 
     while True:
         try:
-            if _identity(calls.run(run)) != identity:
+            if _identity(patiently(lambda: calls.run(run))) != identity:
                 return
         except ApiError as error:
             if error.status == 404:

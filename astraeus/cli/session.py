@@ -70,7 +70,7 @@ def _report(error: Exception) -> int | None:
 
 def _refused(error: "ApiError") -> int:
     if error.faults:
-        output.note("astra: the specification was refused:")
+        output.note("astra: refused:")
         for fault in error.faults:
             output.note(f"  {fault.pointer or 'the body'} {fault.message}")
     else:

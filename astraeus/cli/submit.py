@@ -11,6 +11,7 @@ import typer
 
 from astraeus.cli import output
 from astraeus.cli.options import Json, Label, Set
+from astraeus.cli.patience import patiently
 from astraeus.cli.planning import show_plan
 from astraeus.cli.runs import FINAL, finish
 from astraeus.cli.session import access, api
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from astraeus.client.api import Api
 
 POLL_SECONDS = 0.5
-AWAY_SECONDS = 600.0
 
 
 def run(
@@ -92,27 +92,14 @@ class Progress(Protocol):
 
 
 def wait_for(calls: "Api", name: str, quiet: bool = False) -> dict[str, Any]:
-    """The run once it has ended; goes on through an absence of the server of up to ten minutes."""
+    """The run once it has ended."""
     with _progress(quiet) as progress:
         while True:
-            found = _read_through(calls, name)
+            found = patiently(lambda: calls.run(name))
             progress.show(found)
             if found["state"] in FINAL:
                 return found
             time.sleep(POLL_SECONDS)
-
-
-def _read_through(calls: "Api", name: str) -> dict[str, Any]:
-    from astraeus.client.errors import ApiError
-
-    end = time.monotonic() + AWAY_SECONDS
-    while True:
-        try:
-            return calls.run(name)
-        except ApiError as error:
-            if not error.away or time.monotonic() > end:
-                raise
-            time.sleep(2 * POLL_SECONDS)
 
 
 @contextmanager

@@ -64,7 +64,8 @@ def _spine(spine: dict[str, Any]) -> Node:
 def _leaf(leaf: dict[str, Any]) -> Node:
     name = f"leaf group {_name(leaf['name'])}" if leaf["name"] else "in no leaf group"
     whole = f", {_count(leaf['free_machines'], 'whole machine')} free"
-    return f"{name}: {_free(leaf)}{whole}", [_machine(machine) for machine in leaf["machines"]]
+    machines = sorted(leaf["machines"], key=lambda machine: output.natural(machine["name"]))
+    return f"{name}: {_free(leaf)}{whole}", [_machine(machine) for machine in machines]
 
 
 def _machine(machine: dict[str, Any]) -> Node:

@@ -85,9 +85,9 @@ class Api:
         return self.connection.pages("/events")
 
     @contextmanager
-    def follow_events(self) -> Iterator[Iterator[Document]]:
-        """The workspace's events as they happen."""
-        with self.connection.stream("/events", {"follow": 1}) as response:
+    def follow_events(self, after: int | None = None) -> Iterator[Iterator[Document]]:
+        """The workspace's events as they happen, from now on or after the event with this id."""
+        with self.connection.stream("/events", {"follow": 1, "cursor": after}) as response:
             yield _server_sent(response.iter_lines())
 
     # Templates

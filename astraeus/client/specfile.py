@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from astraeus.model.change import change
+from astraeus.model.change import change, steps_of
+
+STRING_MAPS = frozenset({"env", "labels", "match_labels"})
 
 
 class BadChange(ValueError):
@@ -27,14 +29,20 @@ def read(path: Path | None, text: str | None = None) -> Any:
 
 
 def parse_change(text: str) -> tuple[str, Any]:
-    """`path=value`: the value is JSON where it reads as JSON, else the text itself."""
+    """`path=value`: the value is JSON where it reads as JSON, else the text itself.
+
+    What maps of strings hold is always text, so that `…env.STEPS=500` needs no second pair of quotes.
+    """
     path, equals, value = text.partition("=")
-    if not equals or not path.strip():
+    path = path.strip()
+    if not equals or not path:
         raise BadChange(f"{text!r} is not PATH=VALUE, such as spec.priority=5")
+    if STRING_MAPS.intersection(steps_of(path)[-2:-1]):
+        return path, value
     try:
-        return path.strip(), json.loads(value)
+        return path, json.loads(value)
     except ValueError:
-        return path.strip(), value
+        return path, value
 
 
 def parse_label(text: str) -> tuple[str, str]:

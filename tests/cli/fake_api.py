@@ -13,6 +13,10 @@ TOKEN = "ast_1_good"
 Answer = tuple[int, Any]
 
 
+class Broken(bytes):
+    """An answer that ends before its end."""
+
+
 def run_document(name: str, state: str = "Pending", reason: str = "Waiting for the scheduler", **more: Any) -> Any:
     return {
         "metadata": {"name": name, "uid": f"uid-{name}", "labels": {}},
@@ -102,11 +106,13 @@ def serving() -> Iterator[FakeApi]:
         def _send(self, status: int, kind: str, data: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(len(data) + isinstance(data, Broken)))
             self.end_headers()
             try:
                 self.wfile.write(data)
             except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+            if isinstance(data, Broken):
                 self.close_connection = True
 
         do_GET = do_POST = do_PUT = do_DELETE = _serve

@@ -354,6 +354,10 @@ def test_a_bug_report_replaces_no_file(astra: Any, home: Path) -> None:
     assert (home / "report.tar.gz").read_text() == "mine"
 
 
+def test_machines_are_listed_as_people_count() -> None:
+    assert sorted(["m-10", "m-9", "m-1", "x", ""], key=output.natural) == ["", "m-1", "m-9", "m-10", "x"]
+
+
 def test_numbers_are_folded() -> None:
     assert output.numbers([7, 0, 1, 2, 3]) == "0-3,7"
     assert output.numbers([]) == ""

@@ -11,6 +11,7 @@ from cli.fake_api import FakeApi, run_document
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("astraeus.cli.submit.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("astraeus.cli.patience.PAUSE_SECONDS", 0.01)
 
 
 def life(api: FakeApi, *steps: tuple[str, str]) -> None:
@@ -98,7 +99,7 @@ def test_every_fault_of_a_specification_on_a_line_of_its_own(astra: Any, api: Fa
     result = astra("run", "-f", "-", input="{}")
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
-        "astra: the specification was refused:",
+        "astra: refused:",
         "  /spec/priority is 5000; use at most 1000",
         "  the body must be an object",
     ]

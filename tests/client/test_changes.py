@@ -68,6 +68,8 @@ def test_no_path_breaks_any_document(path: str, document: Any) -> None:
         ("a=on", "a", "on"),
         ("a=", "a", ""),
         ("a=b=c", "a", "b=c"),
+        ("spec.task_template.env.STEPS=500", "spec.task_template.env.STEPS", "500"),
+        ("/metadata/labels/a~1b=null", "/metadata/labels/a~1b", "null"),
     ],
 )
 def test_values_are_json_where_they_read_as_json(text: str, path: str, value: Any) -> None:
