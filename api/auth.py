@@ -91,11 +91,11 @@ Editor = Annotated[Scope, Depends(needs("editor"))]
 Admin = Annotated[Scope, Depends(needs("admin"))]
 
 
-async def machine_cluster(caller: SignedIn) -> str:
-    """The cluster of a machine's token; no other token may speak for machines."""
-    if caller.role != "machine" or caller.cluster is None:
+async def machine(caller: SignedIn) -> Caller:
+    """The caller of a machine's token; no other token may speak for machines."""
+    if caller.role != "machine":
         raise NotAllowed("This needs a machine's token; make one with POST …/tokens and the role machine.")
-    return caller.cluster
+    return caller
 
 
-MachineCluster = Annotated[str, Depends(machine_cluster)]
+Machine = Annotated[Caller, Depends(machine)]

@@ -92,12 +92,10 @@ class Relays:
         relay = self._open[id] = Relay(cluster)
         return relay
 
-    def take(self, id: str, cluster: str) -> Relay | None:
-        """The relay an upload is for; each is taken once."""
+    def waiting(self, id: str) -> Relay | None:
+        """The relay that waits for the upload of this request; each has one upload."""
         relay = self._open.get(id)
-        if relay is None or relay.cluster != cluster or relay.connected.is_set():
-            return None
-        return relay
+        return None if relay is None or relay.connected.is_set() else relay
 
     def drop(self, id: str) -> None:
         """Forget a relay; an upload that comes later finds nobody."""

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import ValidationError
 
-from api.auth import MachineCluster, State
+from api.auth import Machine, State
 from api.body import decode, read_bytes
 from api.openapi import WITH_BODY, WITH_TOKEN, body, octets, problems
 from api.routes.common import AGENTS
@@ -26,13 +26,13 @@ SYNC_MAX = 32 * 1024 * 1024
     openapi_extra=body(SyncRequest),
     summary="Report, and learn what must run",
 )
-async def sync(request: Request, state: State, cluster: MachineCluster) -> Response:
+async def sync(request: Request, state: State, caller: Machine) -> Response:
     """Held back up to `wait_seconds` while there is nothing newer than `seen`."""
     try:
         report = SyncRequest.model_validate(decode(await read_bytes(request, SYNC_MAX)))
     except ValidationError as error:
         raise BadSpec(faults_of(error, SyncRequest)) from error
-    answer = await agents.sync(state, cluster, report)
+    answer = await agents.sync(state, caller, report)
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
@@ -43,14 +43,14 @@ async def sync(request: Request, state: State, cluster: MachineCluster) -> Respo
 )
 async def launch(
     state: State,
-    cluster: MachineCluster,
+    caller: Machine,
     run_uid: Annotated[str, Path(description="The run's uid.")],
     attempt: Annotated[int, Path(ge=1, le=2**31 - 1)],
     response: Response,
 ) -> Launch:
     """Holds secrets."""
     response.headers["Cache-Control"] = "no-store"
-    return await agents.launch(state, cluster, run_uid, attempt)
+    return await agents.launch(state, caller, run_uid, attempt)
 
 
 @router.post(
@@ -64,8 +64,8 @@ async def launch(
 async def logs(
     request: Request,
     state: State,
-    cluster: MachineCluster,
+    caller: Machine,
     id: Annotated[str, Path(description="The id of the log request.")],
 ) -> None:
     """Taken as fast as the reader reads; `410` when nobody reads any more."""
-    await agents.receive_log(state, cluster, id, request.stream())
+    await agents.receive_log(state, caller, id, request.stream())

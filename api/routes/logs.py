@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -34,7 +34,7 @@ class LogResponse(StreamingResponse):
 
 @router.get(
     "/runs/{name:segment}/logs/{worker:segment}",
-    response_class=LogResponse,
+    response_class=Response,
     responses=WITH_TOKEN | {200: BYTES},
     summary="A worker's log",
 )

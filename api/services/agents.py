@@ -9,16 +9,22 @@ from api.services.logs import forget
 from api.state import AppState
 from astraeus.ledger import desired, logs, reports, runs
 from astraeus.ledger.core import Tx
+from astraeus.ledger.tenancy import Caller
 from astraeus.model.agent import Launch, LogRequest, SyncRequest, SyncResponse
-from astraeus.model.errors import NotFound
+from astraeus.model.errors import Invalid, NotAllowed, NotFound
 from astraeus.model.messages import AttemptRef
+from astraeus.model.names import canonical
 
 WAIT_MOST_SECONDS = 30.0
 
 
-async def sync(state: AppState, cluster: str, request: SyncRequest) -> SyncResponse:
+async def sync(state: AppState, caller: Caller, request: SyncRequest) -> SyncResponse:
     """Record a report, then answer with the desired state once it differs from what the agent has seen."""
+    cluster = _cluster(caller, request)
     names = [machine.name for machine in request.machines]
+    if request.report_only:
+        need_facts = await _record(state, cluster, request)
+        return SyncResponse(version=request.seen or "", need_facts=need_facts)
     with state.hub.listen(*(f"machine:{cluster}/{name}" for name in names)) as listener:
         need_facts = await _record(state, cluster, request)
         deadline = asyncio.get_running_loop().time() + min(request.wait_seconds, WAIT_MOST_SECONDS)
@@ -30,6 +36,20 @@ async def sync(state: AppState, cluster: str, request: SyncRequest) -> SyncRespo
             if state.handed_out.new(request.session, asked):
                 return response
             await listener.wait(left)
+
+
+def _cluster(caller: Caller, request: SyncRequest) -> str:
+    cluster = canonical(request.cluster) if request.cluster is not None else caller.cluster
+    if cluster is None:
+        raise Invalid("The token is for every cluster; say in `cluster` which one these machines are in.")
+    if not speaks_for(caller, cluster):
+        raise NotAllowed(f"The token {caller.name!r} is for the cluster {caller.cluster}, not for {cluster}.")
+    return cluster
+
+
+def speaks_for(caller: Caller, cluster: str) -> bool:
+    """Whether a machine's token is good for a cluster."""
+    return caller.cluster in (None, cluster)
 
 
 async def _record(state: AppState, cluster: str, request: SyncRequest) -> list[str]:
@@ -55,19 +75,19 @@ async def _log_requests(tx: Tx, cluster: str, names: Sequence[str]) -> list[LogR
     return list(await logs.requests_for(tx, cluster, list(names)))
 
 
-async def launch(state: AppState, cluster: str, run_uid: str, attempt: int) -> Launch:
+async def launch(state: AppState, caller: Caller, run_uid: str, attempt: int) -> Launch:
     """What every worker of an attempt runs. Raises `NotFound`, also for a run of another cluster."""
     async with state.ledger.reading() as tx:
         row = await runs.by_uid(tx, run_uid) if run_uid.isalnum() else None
-        if row is None or row.cluster != cluster:
-            raise NotFound(f"There is no run {run_uid} in {cluster}.")
+        if row is None or not speaks_for(caller, row.cluster):
+            raise NotFound(f"There is no run {run_uid!r} for this token.")
         return await desired.launch(tx, state.cipher, AttemptRef(run_uid=run_uid, attempt=attempt))
 
 
-async def receive_log(state: AppState, cluster: str, id: str, chunks: AsyncIterator[bytes]) -> None:
+async def receive_log(state: AppState, caller: Caller, id: str, chunks: AsyncIterator[bytes]) -> None:
     """Hand an upload over to its reader. Raises `ReaderLeft` when nobody reads (any more)."""
-    relay = state.relays.take(id, cluster)
-    if relay is None:
+    relay = state.relays.waiting(id)
+    if relay is None or not speaks_for(caller, relay.cluster):
         raise ReaderLeft("Nobody waits for this log any more.")
     relay.connected.set()
     state.background.start(forget(state, id), "forgetting a log request")

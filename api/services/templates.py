@@ -45,7 +45,9 @@ class TemplateRun(BaseModel):
 
     name: str
     labels: dict[str, str] = {}
-    set: dict[str, Any] = Field(default={}, description="Values by their path in the submission; null takes a value away.")
+    set: dict[str, Any] = Field(
+        default={}, description="Values by their path in the submission; null takes a value away."
+    )
 
 
 async def page(scope: Scope) -> TemplatePage:

@@ -205,16 +205,29 @@ async def both(ledger: Ledger) -> AsyncIterator[World]:
         yield world
 
 
-@pytest.fixture
-async def served(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    """A client, without a token, of a real server on loopback; the world's `replica_url` leads to it."""
+@contextlib.asynccontextmanager
+async def a_server(world: World) -> AsyncIterator[str]:
+    """A real server on loopback; its address, which is the world's `replica_url` from now on."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        world.state.replica_url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        world.state.replica_url = base
         config = uvicorn.Config(world.app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         server.capture_signals = contextlib.nullcontext  # type: ignore[assignment,method-assign]
         serving = asyncio.create_task(server.serve([listening]))
-        async with httpx.AsyncClient(base_url=world.state.replica_url, timeout=30) as client:
-            yield client
+        yield base
         server.should_exit = True
         await serving
+
+
+@pytest.fixture
+def serve() -> Callable[[World], contextlib.AbstractAsyncContextManager[str]]:
+    """Puts a world behind a real server."""
+    return a_server
+
+
+@pytest.fixture
+async def served(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    """A client, without a token, of a real server."""
+    async with a_server(world) as base, httpx.AsyncClient(base_url=base, timeout=30) as client:
+        yield client

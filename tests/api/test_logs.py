@@ -78,9 +78,8 @@ async def test_the_upload_ends_when_the_reader_leaves(reader: Reader) -> None:
     chunks = got.aiter_raw()
     assert await anext(chunks)
     await got.aclose()
-    with pytest.raises((httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError, AssertionError)):
-        ended = await upload
-        assert ended.status_code != 410
+    (ended,) = await asyncio.gather(upload, return_exceptions=True)
+    assert isinstance(ended, httpx.TransportError) or ended.status_code == 410
     assert reader.world.state.relays.count == 0
     assert sent < 64 * 2**20
 
@@ -139,11 +138,9 @@ async def test_the_upload_waits_for_the_reader() -> None:
     upload = asyncio.create_task(relay.upload(many()))
     reading = relay.read()
     await anext(reading)
-    while taken < 3:
+    for _ in range(100):
         await asyncio.sleep(0)
-    for _ in range(50):
-        await asyncio.sleep(0)
-    assert taken <= 3
+    assert taken == 3
     relay.close()
     with pytest.raises(ReaderGone):
         await upload
