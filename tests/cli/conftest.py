@@ -24,6 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("ASTRAEUS_DIR", str(tmp_path / "dev"))
+    monkeypatch.setattr("astraeus.client.connection.RETRY_PAUSES", (0.0, 0.0, 0.0))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
