@@ -20,15 +20,19 @@ from astraeus.model.names import canonical
 TAKEOVER_SECONDS = 3 * HEARTBEAT_SECONDS
 """A session that has been silent for this long no longer keeps another from speaking for its machine."""
 
-KNOWN = ("name", "state", "session", "boot_id", "heard_at", "facts")
+KNOWN = ("name", "state", "session", "boot_id", "heard_at")
 
 
 @dataclass(frozen=True)
 class Greeted:
-    """A machine's part of a sync by the session that speaks for it; `known` is its row, None for a new machine."""
+    """A machine's part of a sync by the session that speaks for it; `known` is its row, None for a new machine.
+
+    `told` are the facts the ledger has, read only when the sync brings some.
+    """
 
     report: MachineReport
     known: Mapping[str, Any] | None
+    told: Mapping[str, Any] | None = None
 
     @property
     def rebooted(self) -> bool:
@@ -42,7 +46,7 @@ class Greeted:
         if facts is None:
             return None
         facts = facts.model_copy(update={"name": self.report.name, "boot_id": self.report.boot_id})
-        return None if self.known is not None and self.known["facts"] == facts.model_dump(mode="json") else facts
+        return None if self.told == facts.model_dump(mode="json") else facts
 
 
 async def greet(tx: Tx, cluster: str, request: SyncRequest) -> list[Greeted]:
@@ -55,18 +59,27 @@ async def greet(tx: Tx, cluster: str, request: SyncRequest) -> list[Greeted]:
     reports = {report.name: report for report in request.machines}
     for report in reports.values():
         _check(report)
-    query = select(*(machine.c[name] for name in KNOWN)).where(
+    boot_told = machine.c.facts["boot_id"].as_string().label("boot_told")
+    query = select(*(machine.c[name] for name in KNOWN), boot_told).where(
         machine.c.cluster == cluster, machine.c.name.in_(list(reports))
     )
     known = {row["name"]: dict(row) for row in (await tx.conn.execute(query)).mappings()}
+    told = await _told(tx, cluster, [name for name, report in reports.items() if report.facts is not None])
     greeted = [
-        Greeted(report, known.get(name))
+        Greeted(report, known.get(name), told.get(name))
         for name, report in reports.items()
         if _speaks(request, known.get(name), tx.now)
     ]
     if reports and not greeted:
         raise Conflict(f"A newer agent speaks for {', '.join(sorted(reports)[:8])}; stop this one")
     return greeted
+
+
+async def _told(tx: Tx, cluster: str, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    if not names:
+        return {}
+    query = select(machine.c.name, machine.c.facts).where(machine.c.cluster == cluster, machine.c.name.in_(names))
+    return {row.name: row.facts for row in await tx.conn.execute(query)}
 
 
 def _speaks(request: SyncRequest, row: Mapping[str, Any] | None, now: float) -> bool:
@@ -104,7 +117,7 @@ async def hear(tx: Tx, cluster: str, request: SyncRequest, greeted: Sequence[Gre
 
 
 def _wants_facts(one: Greeted) -> bool:
-    stale = one.known is None or one.known["facts"].get("boot_id") != one.report.boot_id
+    stale = one.known is None or one.known["boot_told"] != one.report.boot_id
     return one.report.facts is None and stale
 
 
