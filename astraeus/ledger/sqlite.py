@@ -9,6 +9,7 @@ import aiosqlite
 
 PRAGMAS = ("synchronous=NORMAL", "foreign_keys=ON")
 WAL_PAUSE = 0.02
+STEPS_BETWEEN_CHECKS = 500_000
 
 Outcome = tuple[Any, int, int | None, Sequence[Any]]
 """Description, row count, last row id and rows of a statement."""
@@ -48,7 +49,13 @@ class OneTripCursor:
 
 
 class OneTripConnection(aiosqlite.Connection):
-    """An aiosqlite connection whose cursors are `OneTripCursor`."""
+    """An aiosqlite connection whose cursors are `OneTripCursor`.
+
+    A cancelled statement ends soon, even one that had not begun, so that it does not go on holding the write lock;
+    SQLAlchemy then drops the connection.
+    """
+
+    _abandoned = False
 
     def cursor(self) -> OneTripCursor:  # type: ignore[override]
         """A cursor, without a trip."""
@@ -64,7 +71,11 @@ class OneTripConnection(aiosqlite.Connection):
             cursor.close()
             return outcome
 
-        outcome: Outcome = await self._execute(work)  # type: ignore[no-untyped-call]
+        try:
+            outcome: Outcome = await self._execute(work)  # type: ignore[no-untyped-call]
+        except asyncio.CancelledError:
+            self._abandoned = True
+            raise
         return outcome
 
 
@@ -76,6 +87,7 @@ async def connect(path: str, busy_seconds: float) -> OneTripConnection:
     connection._thread.daemon = True
     await connection
     try:
+        await connection.set_progress_handler(lambda: connection._abandoned, STEPS_BETWEEN_CHECKS)
         await _prepare(connection, busy_seconds)
     except BaseException:
         connection.stop()
