@@ -49,11 +49,8 @@ class Worker:
         """Whether no process of it is left."""
         return self.state is not None and self.state.ended
 
-    def report(self, now: float) -> WorkerReport | None:
-        """What there is to say of it."""
-        state = self.state
-        if state is None:
-            return None
+    def report(self, state: State, now: float) -> WorkerReport:
+        """What there is to say of it in this state."""
         return WorkerReport(
             run_uid=self.run_uid,
             attempt=self.attempt,

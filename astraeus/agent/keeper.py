@@ -106,10 +106,8 @@ class Keeper:
                     self._never_began(worker, f"{host.name} has lost what it knew of this worker")
                 else:
                     worker.starting = self._spawn(self._start(worker, item))
-        if worker is not None and worker.order != item.desired:
+        if worker is not None and (worker.order, worker.grace) != (item.desired, item.grace_seconds):
             self._order(worker, item.desired, item.grace_seconds)
-        elif worker is not None:
-            worker.grace = item.grace_seconds
 
     def _new(self, host: Host, directory: Path, item: DesiredWorker) -> Worker:
         worker = Worker(item.run_uid, item.attempt, item.rank, item.name, host, directory, grace=item.grace_seconds)
@@ -265,15 +263,14 @@ class Keeper:
         grace = worker.grace
         line = "kill" if worker.fenced else {"hold": "", "run": "run", "stop": f"stop {grace}"}[worker.order]
         if line and line != worker.sent:
-            worker.sent = line
-            disk.send_order(worker.directory, line)
+            worker.sent = line if disk.send_order(worker.directory, line) else ""
             if line != "run":
                 wait = OBEYS_WITHIN + (0.0 if worker.fenced else grace)
                 asyncio.get_running_loop().call_later(wait, self._force, worker, line)
 
     def _force(self, worker: Worker, line: str) -> None:
         """Kill a worker whose shim did not; what the shim would have reported is then reported for it."""
-        if not worker.ended and not worker.forgotten and worker.sent == line and worker.watch:
+        if not worker.ended and not worker.forgotten and worker.sent in ("", line) and worker.watch:
             log.warning("the shim of %s does not obey; killing it", worker.key)
             worker.watch.kill()
 

@@ -35,6 +35,7 @@ class Session:
         self._link = link
         self._seen: str | None = None
         self._unreported: dict[Worker, None] = {}
+        self._under_way: dict[Worker, State] = {}
         self._news = asyncio.Event()
         self._connected = asyncio.Event()
 
@@ -46,14 +47,14 @@ class Session:
     async def beat(self, keeper: Keeper, uploads: Uploads) -> None:
         """Sync for ever. Ends only with `Conflict`, when another agent has taken the machines over."""
         backoff = Backoff()
-        named: list[str] = []
+        named: list[tuple[str, str]] = []
         while True:
             hosts = [host for host in self.hosts if host.reachable]
             if not hosts:
                 await asyncio.sleep(0.1)
                 continue
-            if [host.name for host in hosts] != named:
-                named = [host.name for host in hosts]
+            if (present := [(host.name, host.boot_id) for host in hosts]) != named:
+                named = present
                 self._seen = None if self._seen is None else ""
             due = [host for host in hosts if host.facts_due]
             wait = HEARTBEAT_SECONDS if len(due) <= FACTS_AT_ONCE else 0.0
@@ -82,7 +83,8 @@ class Session:
             await self._connected.wait()
             await asyncio.sleep(GATHERING_SECONDS)
             self._news.clear()
-            hosts = list(dict.fromkeys(worker.host for worker in self._unreported if worker.host.reachable))
+            reachable = {host for host in self.hosts if host.reachable}
+            hosts = list(dict.fromkeys(worker.host for worker in self._due(reachable)))
             if not hosts:
                 continue
             try:
@@ -93,34 +95,42 @@ class Session:
                 self._news.set()
 
     async def _sync(self, hosts: list[Host], facts: list[Host], wait: float, report_only: bool = False) -> SyncResponse:
+        told = self._due(set(hosts))
         now = time.time()
-        told: list[tuple[Worker, State | None]] = []
-        reports = []
-        among = set(hosts)
-        for worker in list(self._unreported):
-            if worker.forgotten:
-                del self._unreported[worker]
-            elif worker.host in among and (report := worker.report(now)):
-                reports.append(report)
-                told.append((worker, worker.state))
         said = {host: host.facts for host in facts}
         request = SyncRequest(
             session=self.id,
             cluster=self.cluster,
             machines=[host.report(host in said) for host in hosts],
-            workers=reports,
+            workers=[worker.report(state, now) for worker, state in told.items()],
             seen=self._seen,
             wait_seconds=wait,
             report_only=report_only,
         )
-        answer = await self._link.sync(request)
-        for worker, state in told:
+        self._under_way |= told
+        try:
+            answer = await self._link.sync(request)
+        finally:
+            for worker, state in told.items():
+                if self._under_way.get(worker) is state:
+                    del self._under_way[worker]
+        for worker, state in told.items():
             if worker.state is state:
                 self._unreported.pop(worker, None)
         for host, given in said.items():
             if host.facts is given:
                 host.facts_due = False
         return answer
+
+    def _due(self, hosts: set[Host]) -> dict[Worker, State]:
+        """What nobody has taken yet and no other sync is carrying."""
+        due: dict[Worker, State] = {}
+        for worker in list(self._unreported):
+            if worker.forgotten or worker.state is None:
+                del self._unreported[worker]
+            elif worker.host in hosts and self._under_way.get(worker) is not worker.state:
+                due[worker] = worker.state
+        return due
 
     def _obey(self, answer: SyncResponse, hosts: list[Host], keeper: Keeper, uploads: Uploads) -> None:
         for name in answer.need_facts:

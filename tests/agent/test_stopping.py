@@ -39,7 +39,9 @@ def until_line(api: Api, agent: Agent, line: bytes, key: str = KEY) -> None:
 
 
 def test_sigterm_reaches_every_process_of_the_group(api: Api, agent: Agent) -> None:
-    running(api, "trap 'wait; exit 7' TERM; sh -c 'trap \"echo child; exit 0\" TERM; echo up; sleep 1000 & wait' & wait")
+    running(
+        api, "trap 'wait; exit 7' TERM; sh -c 'trap \"echo child; exit 0\" TERM; echo up; sleep 1000 & wait' & wait"
+    )
     until_line(api, agent, b"up\n")
     api.order("stop", KEY)
     assert api.until_over(KEY).exit_code == 7
@@ -62,7 +64,8 @@ def test_descendants_that_left_the_session_do_not_outlive_the_worker(api: Api, a
 
 
 def test_a_worker_that_ends_by_itself_takes_its_descendants_along(api: Api, agent: Agent, tmp_path: Path) -> None:
-    script = f"setsid sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/far; sleep 1000' & while ! test -s {tmp_path}/far; do :; done"
+    far = f"setsid sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/far; sleep 1000'"
+    script = f"{far} & while ! test -s {tmp_path}/far; do :; done"
     api.launches["run1", 1] = launch(KEY, script)
     api.want(worker(KEY))
     api.until_state("arrived", KEY)
@@ -72,7 +75,9 @@ def test_a_worker_that_ends_by_itself_takes_its_descendants_along(api: Api, agen
 
 
 def test_what_ignores_sigterm_is_killed_after_its_grace(api: Api, agent: Agent) -> None:
-    code = "import signal,time\nsignal.signal(15, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(100)"
+    code = (
+        "import signal,time\nsignal.signal(15, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(100)"
+    )
     running(api, [sys.executable, "-c", code], grace=0.5)
     until_line(api, agent, b"deaf\n")
     api.order("stop", KEY)

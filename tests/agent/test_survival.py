@@ -137,7 +137,7 @@ def test_a_second_agent_on_the_same_directory_says_so(api: Api, agent: Agent) ->
 
 
 def test_the_token_is_in_no_argument_and_no_log(api: Api, agent: Agent) -> None:
-    started(api, agent, "exec env")
+    started(api, agent, "env; exec sleep 1000")
     assert agent.process
     assert b"secret" not in Path(f"/proc/{agent.process.pid}/cmdline").read_bytes()
     agent.end(signal.SIGTERM)
