@@ -4,7 +4,7 @@ from temporalio import activity
 
 from activities.delivery import Courier
 from astraeus.executors.base import Executor
-from astraeus.ledger import gangs
+from astraeus.ledger import gangs, undead
 from astraeus.ledger.core import Ledger
 from astraeus.model.messages import AttemptRef, Situation
 from workflows.contracts import GateOrder, StopOrder
@@ -35,6 +35,14 @@ class Gang:
         """Record the intent, then have every member stopped."""
         await self.executor.stop(order.ref, order.cause, order.who, order.why)
         return await self.gang_situation(order.ref)
+
+    @activity.defn
+    async def disown_undead(self, ref: AttemptRef) -> list[str]:
+        """Give up on members that survive SIGKILL; names them with their machines."""
+        async with self.ledger.transaction() as tx:
+            named = await undead.disown(tx, ref)
+        await self.courier.after(tx)
+        return named
 
     @activity.defn
     async def gang_situation(self, ref: AttemptRef) -> Situation:

@@ -42,7 +42,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line of `astra dev`."""
     parser = argparse.ArgumentParser(prog="astra dev", description="Run the whole of Astraeus on this computer.")
     parser.add_argument("--dir", type=Path, default=None, help="where state is kept (default: %(default)s)")
-    parser.add_argument("--fleet", type=Path, default=None, help="YAML file of the virtual fleet (default: 16 machines)")
+    parser.add_argument(
+        "--fleet", type=Path, default=None, help="YAML file of the virtual fleet (default: 16 machines)"
+    )
     parser.add_argument("--port", type=int, default=None, help=f"port of API and console, 0: any ({API_PORT})")
     parser.add_argument("--temporal-port", type=int, default=None, help=f"port of Temporal, 0: any ({TEMPORAL_PORT})")
     parser.add_argument("--leave-running", action="store_true", help="let training go on after the stack has stopped")
@@ -210,21 +212,23 @@ def temporal_command(place: Place, address: str, ui: str, api: str) -> Sequence[
 async def serve(stack: Stack) -> None:
     """Run the stack until SIGINT or SIGTERM."""
     stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     starting = asyncio.create_task(stack.start())
-    waiting = asyncio.create_task(stopping.wait())
-    try:
-        while not starting.done() and not waiting.done():
-            await asyncio.sleep(0.05)
-        if starting.done():
-            await starting
-            print(welcome(stack), flush=True)
-            await waiting
-            print("Stopping …", flush=True)
-    finally:
+
+    def stop() -> None:
+        stopping.set()
         starting.cancel()
-        waiting.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    try:
+        await starting
+        print(welcome(stack), flush=True)
+        await stopping.wait()
+        print("Stopping …", flush=True)
+    except asyncio.CancelledError:
+        if not stopping.is_set():
+            raise
+    finally:
         await stack.stop()
 
 

@@ -45,6 +45,7 @@ def activities_of(ledger: Ledger, courier: Courier) -> list[object]:
         gang.open_gates,
         gang.stop_gang,
         gang.gang_situation,
+        gang.disown_undead,
         records.note_run,
         watch.watch_cluster,
     ]

@@ -5,7 +5,6 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,8 +74,8 @@ class Place:
 
     def _remembered(self) -> dict[str, Any]:
         try:
-            found = json.loads(self.ports.read_text())
-        except (OSError, ValueError):
+            found = json.loads(read(self.ports) or "{}")
+        except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -92,7 +91,9 @@ class Place:
                 space = await tenancy.ensure_workspace(tx, ORGANISATION, WORKSPACE, cluster)
                 await self._drive(tx, space)
                 await self._token(tx, self.user_token, name="dev", kind="user", role="admin", workspace_id=space.id)
-                await self._token(tx, self.agent_token, name="dev-agent", kind="machine", role="machine", cluster=cluster)
+                await self._token(
+                    tx, self.agent_token, name="dev-agent", kind="machine", role="machine", cluster=cluster
+                )
         finally:
             await ledger.close()
 
@@ -101,9 +102,8 @@ class Place:
             await library.put_drive(tx, space.id, DRIVE, kind="shared", path=None)
 
     async def _token(self, tx: Tx, file: Path, **of: Any) -> None:
-        with suppress(OSError):
-            if await tokens.authenticate(tx, file.read_text().strip()) is not None:
-                return
+        if (kept := read(file)) and await tokens.authenticate(tx, kept) is not None:
+            return
         _, secret = await tokens.create_token(tx, **of)
         write_private(file, secret)
 
@@ -114,6 +114,14 @@ class Place:
     def withdraw(self) -> None:
         """Remove dev.json: the stack takes no more runs."""
         self.dev_json.unlink(missing_ok=True)
+
+
+def read(path: Path) -> str | None:
+    """A file's text without outer blanks, None when it cannot be read."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
 
 
 def write_private(path: Path, text: str) -> None:

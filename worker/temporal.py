@@ -47,9 +47,7 @@ async def connect(settings: Settings, lazy: bool = False) -> Client:
 async def prepare(client: Client) -> None:
     """Register the search attributes; a workflow that uses one that is missing would not get on."""
     operator = client.operator_service
-    known = await operator.list_search_attributes(
-        ListSearchAttributesRequest(namespace=client.namespace), timeout=RPC
-    )
+    known = await operator.list_search_attributes(ListSearchAttributesRequest(namespace=client.namespace), timeout=RPC)
     missing = {
         key.name: IndexedValueType.INDEXED_VALUE_TYPE_INT
         if key is PRIORITY

@@ -60,6 +60,7 @@ class RunLife(Message):
     headline: str | None = None
     held_by: str | None = None
     wait_until: float | None = None
+    undead: list[str] = []
     stop: StopOrder | None = None
     situation: Situation | None = None
     unread: list[RunMessage] = []
@@ -157,6 +158,12 @@ async def stop_gang(order: StopOrder) -> Situation:
 @activity.defn
 async def gang_situation(ref: AttemptRef) -> Situation:
     """Read where the attempt stands, in case a message was lost."""
+    raise NotImplementedError
+
+
+@activity.defn
+async def disown_undead(ref: AttemptRef) -> list[str]:
+    """Give up on members that survive SIGKILL, and keep their machines out of new work; names them."""
     raise NotImplementedError
 
 

@@ -42,6 +42,8 @@ def outcome(life: RunLife, end: Situation) -> Outcome:
     if end.succeeded:
         done = "All workers exited with code 0" if end.size != 1 else "The worker exited with code 0"
         return Outcome("succeeded", done, "Succeeded", done, budget)
+    if life.undead:
+        return _undead(life, end, budget)
     cause = end.intent or (life.stop.cause if life.stop else None)
     who = end.intent_by or (life.stop.who if life.stop else "astraeus")
     if end.failure and cause == "cancelled" and not _ends_the_run(life, budget):
@@ -73,6 +75,14 @@ def _ends_the_run(life: RunLife, budget: RestartBudget) -> bool:
 def _cancelled(who: str, budget: RestartBudget) -> Outcome:
     reason = f"Cancelled by {who}"
     return Outcome("cancelled", reason, "Cancelled", reason, budget, actor=who)
+
+
+def _undead(life: RunLife, end: Situation, budget: RestartBudget) -> Outcome:
+    """A process that cannot be killed ends the run: the next attempt could meet it."""
+    detail = words.undead(life.undead)
+    reason = f"{detail}; the machine is drained"
+    state = "Cancelled" if end.intent == "cancelled" else "Failed"
+    return Outcome(end.cause or end.intent or "exited", detail, state, reason, budget)
 
 
 def _failed(life: RunLife, cause: str, failure: str, machine: str | None, budget: RestartBudget) -> Outcome:

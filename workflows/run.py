@@ -280,11 +280,24 @@ class RunWorkflow:
         )
         pause = situation.grace_seconds + KILLED_SECONDS
         while not situation.gone:
-            await self.wait(any_of("gone", "machine_lost"), _now() + pause, "stop: SIGTERM, grace, SIGKILL")
+            message = await self.wait(any_of("gone", "machine_lost"), _now() + pause, "stop: SIGTERM, grace, SIGKILL")
             situation = await self.look()
-            pause = min(pause * 2, RECONCILE_SECONDS)
+            if message is None and not situation.gone:
+                life.undead += await self.disown()
+                situation = await self.look()
+                pause = min(pause, RECONCILE_SECONDS)
         life.situation = situation
         life.phase = "close"
+
+    async def disown(self) -> list[str]:
+        """Give up on members whose machines still show them alive long after SIGKILL."""
+        return await workflow.execute_activity(
+            contracts.disown_undead,
+            self.ref,
+            start_to_close_timeout=SHORT,
+            retry_policy=PATIENT,
+            summary="members that survived SIGKILL",
+        )
 
     async def close(self) -> None:
         """Give the room back, record how the attempt ended and whether it is charged, and go on from there."""

@@ -121,3 +121,8 @@ def time_limit(seconds: int) -> str:
 def stopping(why: str) -> str:
     """The reason while members are being stopped."""
     return f"Stopping: {why}"
+
+
+def undead(workers: Sequence[str]) -> str:
+    """Of processes that did not end; `workers` are named, perhaps with their machines."""
+    return f"{', '.join(workers)} survived SIGKILL for 60 s"

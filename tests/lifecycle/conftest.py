@@ -5,13 +5,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from lifecycle.world import World
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-from lifecycle.world import World
 
 from workflows.contracts import RunLife
 from workflows.run import RunWorkflow
@@ -44,7 +44,11 @@ def live(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> Live:
         facts = {"run_uid": "u1", "workspace": "acme/vision", "name": world.name, "cluster": "lab-a", **(life or {})}
         runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("astraeus"))
         async with Worker(
-            skipping.client, task_queue="q", workflows=[RunWorkflow], activities=world.activities, workflow_runner=runner
+            skipping.client,
+            task_queue="q",
+            workflows=[RunWorkflow],
+            activities=world.activities,
+            workflow_runner=runner,
         ):
             handle = skipping.client.get_workflow_handle_for(RunWorkflow.run, "run/u1")
             world.handle = handle

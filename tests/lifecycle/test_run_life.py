@@ -2,7 +2,7 @@
 
 import pytest
 from lifecycle.conftest import Live
-from lifecycle.world import World, arrive, fail, lose_machine, nothing, place, succeed
+from lifecycle.world import World, arrive, fail, lose_machine, nothing, place, succeed, vanish
 
 from workflows.run import RunWorkflow
 
@@ -249,3 +249,25 @@ async def test_an_executor_that_refuses_to_start_charges_nothing(live: Live) -> 
     first = world.closed[0]
     assert (first.cause, first.charged, first.budget_left) == ("never_started", False, 10)
     assert "image registry is away" in first.reason
+
+
+async def test_a_process_that_survives_sigkill_ends_the_run_and_is_named(live: Live) -> None:
+    async with live(on_open=[fail], on_stop=[keep_living]) as world:
+        assert await state_of(world) == "Failed"
+    assert world.closed[0].reason == "resnet-64gpu-3 on m-3 survived SIGKILL for 60 s; the machine is drained"
+    assert round(world.when("disown_undead")[0] - world.when("stop_gang")[0]) == 90
+
+
+async def test_a_silent_machine_is_waited_for_and_its_loss_ends_the_wait(live: Live) -> None:
+    async with live(on_open=[fail, succeed], on_stop=[keep_living], undead_shown=False) as world:
+        with world.env.auto_time_skipping_disabled():
+            await reach(world, "stop")
+        await world.env.sleep(200)
+        await vanish(world, 1)
+        assert await state_of(world) == "Succeeded"
+    assert world.closed[0].cause == "exited"
+
+
+async def keep_living(world: World, attempt: int) -> None:
+    """The processes go on."""
+    world.at(attempt).gone = False

@@ -44,7 +44,11 @@ async def succeed(world: "World", attempt: int) -> None:
 async def fail(world: "World", attempt: int) -> None:
     """Worker 5 exits 1."""
     situation = world.at(attempt)
-    situation.failure, situation.cause, situation.failure_machine = f"{world.name}-5 exited with code 1", "exited", "m-5"
+    situation.failure, situation.cause, situation.failure_machine = (
+        f"{world.name}-5 exited with code 1",
+        "exited",
+        "m-5",
+    )
     await world.tell("failed", attempt)
 
 
@@ -103,6 +107,7 @@ class World:
     notes: list[RunNote] = field(default_factory=list)
     claims: list[ClaimOrder] = field(default_factory=list)
     messages: int = 0
+    undead_shown: bool = True
 
     async def now(self) -> float:
         return (await self.env.get_current_time()).timestamp()
@@ -120,7 +125,9 @@ class World:
     async def order(self, kind: str, who: str = "alice", why: str | None = None) -> None:
         """A person's order, its intent on record as the ledger would keep it."""
         known = self.at(max(self.attempts, default=1))
-        intent = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}.get(kind)
+        intent = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}.get(
+            kind
+        )
         if intent and known.granted_at and not known.intent and not known.succeeded and not known.failure:
             known.intent, known.intent_by, known.intent_why = intent, who, why
         await self.tell(kind, None, who, why)
@@ -166,6 +173,13 @@ class World:
         return Situation(now=await self.now(), **vars(self.at(ref.attempt)))
 
     @activity.defn
+    async def disown_undead(self, ref: AttemptRef) -> list[str]:
+        self.calls.append(("disown_undead", await self.now()))
+        known = self.at(ref.attempt)
+        known.gone = known.gone or self.undead_shown
+        return [f"{self.name}-3 on m-3"] if self.undead_shown else []
+
+    @activity.defn
     async def close_attempt(self, closing: Closing) -> None:
         self.closed.append(closing)
         self.calls.append(("close_attempt", await self.now()))
@@ -183,6 +197,7 @@ class World:
             self.open_gates,
             self.stop_gang,
             self.gang_situation,
+            self.disown_undead,
             self.close_attempt,
             self.note_run,
         ]

@@ -53,7 +53,7 @@ def test_two_gangs_that_want_the_last_eight_machines(clean: DevStack) -> None:
 
 def test_patience_that_runs_out_takes_what_is_free(clean: DevStack, recipe: dict[str, Any]) -> None:
     for leaf in (0, 1):
-        resources = {"machine_selection": {"match_labels": {"topology.astraeus.io/leaf": f"leaf-r0-7-g{leaf}"}}}
+        resources = {"machine_selection": {"mode": "Any", "match_labels": {"topology.astraeus.io/leaf": f"leaf-r0-7-g{leaf}"}}}
         clean.submit(eight_of_leaf(f"half-{leaf}", resources))
         clean.reach(f"half-{leaf}", "Running")
     clean.submit(recipe_like(recipe, "patient", 4))
@@ -98,7 +98,7 @@ def test_a_gang_is_never_split_across_two_half_free_fabrics(tmp_path: Path, reci
     with DevStack(tmp_path, ["--fleet", str(FLEETS / "two-fabrics.yaml")]) as stack:
         fabrics = {m["labels"]["topology.astraeus.io/fabric"] for m in stack.api("GET", "/machines").json()["items"]}
         for i, fabric in enumerate(sorted(fabrics)):
-            pin = {"machine_selection": {"match_labels": {"topology.astraeus.io/fabric": fabric}}}
+            pin = {"machine_selection": {"mode": "Any", "match_labels": {"topology.astraeus.io/fabric": fabric}}}
             stack.submit(shell(f"half-{i}", HOLD, machines=4, gpus=8, resources=pin))
             stack.reach(f"half-{i}", "Running")
         stack.submit(recipe_like(recipe, "whole", 0))

@@ -1,0 +1,46 @@
+"""Processes that survive SIGKILL: their machine is kept out of new work, and their run does not wait for them."""
+
+from sqlalchemy import select, update
+
+from astraeus.ledger import machines
+from astraeus.ledger.core import Tx
+from astraeus.ledger.members import lock_attempt, save
+from astraeus.ledger.tables import machine, worker
+from astraeus.model import words
+from astraeus.model.agent import HEARTBEAT_SECONDS, MISSED_BEATS
+from astraeus.model.messages import AttemptRef
+
+ACTOR = "astraeus"
+
+
+async def disown(tx: Tx, ref: AttemptRef) -> list[str]:
+    """Give up on stopped members whose machines are heard and still show them alive; answers `<worker> on <machine>`.
+
+    A machine that is silent says nothing about its processes: its lease decides. The members' machines are
+    cordoned; the members count as gone from here on, and stay fenced by their attempt.
+    """
+    gang = await lock_attempt(tx, ref.run_uid, ref.attempt)
+    if gang is None:
+        return []
+    query = (
+        select(worker.c.rank, worker.c.machine)
+        .join(machine, (machine.c.cluster == worker.c.cluster) & (machine.c.name == worker.c.machine))
+        .where(worker.c.run_uid == ref.run_uid, worker.c.attempt == ref.attempt, ~worker.c.gone)
+        .where(worker.c.desired == "stop", machine.c.heard_at > tx.now - MISSED_BEATS * HEARTBEAT_SECONDS)
+        .order_by(worker.c.rank)
+    )
+    undead = (await tx.conn.execute(query)).all()
+    if not undead:
+        return []
+    await tx.conn.execute(
+        update(worker)
+        .where(worker.c.run_uid == ref.run_uid, worker.c.attempt == ref.attempt)
+        .where(worker.c.rank.in_([row.rank for row in undead]))
+        .values(gone=True, lost=True, ended_at=tx.now)
+    )
+    gang.turned += len(undead)
+    await save(tx, [gang])
+    for name in sorted({row.machine for row in undead}):
+        ranks = [row.rank for row in undead if row.machine == name]
+        await machines.cordon(tx, gang.cluster, name, ACTOR, words.undead([gang.name(rank) for rank in ranks]))
+    return [f"{gang.name(row.rank)} on {row.machine}" for row in undead]
