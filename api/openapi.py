@@ -26,8 +26,10 @@ BODIES: tuple[type[BaseModel], ...] = (
     SyncRequest,
     Problem,
 )
-RUN_NAME = r"^[A-Za-z0-9]([A-Za-z0-9-]{0,50}[A-Za-z0-9])?$"
-"""Names are canonical before first use, so the API takes capitals too."""
+TEMPLATE = "SubmissionOfTemplate"
+RUN_NAME = r"^ *[A-Za-z0-9]([A-Za-z0-9-]{0,50}[A-Za-z0-9])? *$"
+"""Names are canonical before first use, so the API takes capitals and outer blanks too."""
+PLAIN_PATH = r"^(/[^/\x00]*[^/.\x00][^/\x00]*)+$"
 
 Extra = dict[str, Any]
 Responses = dict[int | str, dict[str, Any]]
@@ -35,7 +37,12 @@ Responses = dict[int | str, dict[str, Any]]
 
 def body(model: type[BaseModel], required: bool = True) -> Extra:
     """`openapi_extra` of a route that reads its body itself."""
-    schema = {"$ref": REF.format(model=model.__name__)}
+    return reference(model.__name__, required)
+
+
+def reference(name: str, required: bool = True) -> Extra:
+    """The same for a schema by its name."""
+    schema = {"$ref": REF.format(model=name)}
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
 
 
@@ -62,6 +69,16 @@ def document(app: FastAPI) -> dict[str, Any]:
         _, definitions = models_json_schema([(model, "validation") for model in BODIES], ref_template=REF)
         schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         schemas.update(definitions["$defs"])
-        schemas["Metadata"]["properties"]["name"] = {"type": "string", "pattern": RUN_NAME, "title": "Name"}
+        _as_taken(schemas)
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _as_taken(schemas: dict[str, Any]) -> None:
+    """Say what the API takes where that is more, or less, than the model's own bounds say."""
+    schemas["Metadata"]["properties"]["name"] = {"type": "string", "pattern": RUN_NAME, "title": "Name"}
+    schemas["DriveMount"]["properties"]["mount_path"]["pattern"] = PLAIN_PATH
+    schemas["ConfigFile"]["properties"]["mounts"]["items"]["pattern"] = PLAIN_PATH
+    metadata = {key: value for key, value in schemas["Metadata"].items() if key != "required"}
+    properties = {**schemas["Submission"]["properties"], "metadata": metadata}
+    schemas[TEMPLATE] = {**schemas["Submission"], "title": TEMPLATE, "properties": properties, "required": ["spec"]}

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Path, Request, Response
 
 from api.auth import Admin, Editor, Viewer
 from api.body import read_model
-from api.openapi import WITH_BODY, WITH_TOKEN, body
-from api.routes.common import BASE, Name
+from api.openapi import WITH_BODY, WITH_TOKEN, body, problems
+from api.routes.common import BASE, Name, NewName
 from api.services import belongings
 from api.services.belongings import (
     SECRET_NAME,
@@ -40,7 +40,7 @@ async def drive(scope: Viewer, name: Name) -> DriveView:
 
 
 @router.put("/drives/{name:segment}", responses=WITH_BODY, openapi_extra=body(DriveInput), summary="Make a drive")
-async def put_drive(request: Request, scope: Editor, name: Name) -> DriveView:
+async def put_drive(request: Request, scope: Editor, name: NewName) -> DriveView:
     """Makes or replaces it; running work keeps what it has mounted."""
     return await belongings.put_drive(scope, name, await read_model(request, DriveInput))
 
@@ -79,7 +79,13 @@ async def tokens(scope: Admin) -> TokenPage:
     return await belongings.tokens(scope)
 
 
-@router.post("/tokens", status_code=201, responses=WITH_BODY, openapi_extra=body(TokenInput), summary="Make a token")
+@router.post(
+    "/tokens",
+    status_code=201,
+    responses=WITH_BODY | problems(409),
+    openapi_extra=body(TokenInput),
+    summary="Make a token",
+)
 async def create_token(request: Request, scope: Admin) -> NewToken:
     """Its text is in this answer and never again."""
     return await belongings.create_token(scope, await read_model(request, TokenInput))

@@ -7,6 +7,7 @@ from starlette.convertors import Convertor, register_url_convertor
 
 BASE = "/api/o/{org:segment}/w/{workspace:segment}"
 AGENTS = "/agent/v1"
+LABEL = r"^ *[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])? *$"
 PLAIN = r"^[^\x00]*$"
 
 
@@ -27,6 +28,7 @@ class Segment(Convertor[str]):
 register_url_convertor("segment", Segment())
 
 Name = Annotated[str, Path(description="A name, in any spelling.")]
+NewName = Annotated[str, Path(pattern=LABEL, description="A DNS label, in any spelling.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 Cursor = Annotated[str | None, Query(max_length=512, pattern=PLAIN, description="`next_cursor` of the page before.")]
 Cluster = Annotated[str | None, Query(max_length=63, pattern=PLAIN, description="Absent: the workspace's own.")]

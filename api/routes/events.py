@@ -33,7 +33,7 @@ async def list_events(
     if not on(follow) or credentials is None:
         return await events.page(scope, limit, cursor)
     start = last_event_id or cursor
-    after = await events.newest(scope) if start is None else events.parse_id(start, "Last-Event-ID")
+    after = await events.newest(scope) if start is None else events.parse_id(start)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     stream = events.follow(scope, credentials.credentials, after)
     return StreamingResponse(stream, media_type=STREAM, headers=headers)

@@ -4,13 +4,12 @@ from fastapi import APIRouter, Request, Response
 
 from api.auth import Editor, Viewer
 from api.body import read_json, read_model
-from api.openapi import WITH_BODY, WITH_TOKEN, body, problems
-from api.routes.common import BASE, IdempotencyKey, Name
+from api.openapi import TEMPLATE, WITH_BODY, WITH_TOKEN, body, problems, reference
+from api.routes.common import BASE, IdempotencyKey, Name, NewName
 from api.routes.runs import note_created
 from api.services import templates
 from api.services.templates import TemplatePage, TemplateRun, TemplateView
 from astraeus.model.run import RunView
-from astraeus.model.spec import Submission
 
 router = APIRouter(prefix=BASE, tags=["templates"])
 
@@ -27,8 +26,10 @@ async def get(scope: Viewer, name: Name) -> TemplateView:
     return await templates.get(scope, name)
 
 
-@router.put("/templates/{name:segment}", responses=WITH_BODY, openapi_extra=body(Submission), summary="Save a template")
-async def put(request: Request, scope: Editor, name: Name) -> TemplateView:
+@router.put(
+    "/templates/{name:segment}", responses=WITH_BODY, openapi_extra=reference(TEMPLATE), summary="Save a template"
+)
+async def put(request: Request, scope: Editor, name: NewName) -> TemplateView:
     """Makes or replaces it. The submission's own name is only a stand-in."""
     return await templates.put(scope, name, await read_json(request))
 

@@ -10,12 +10,13 @@ from api.services.runs import known_cluster
 from api.services.templates import good_name
 from astraeus.ledger import tenancy
 from astraeus.ledger.tenancy import DriveRow, TokenView
-from astraeus.model.errors import NotFound
+from astraeus.model.errors import Conflict, NotFound
 from astraeus.model.faults import BadSpec, Fault
 from astraeus.model.names import canonical, name_fault
 from astraeus.model.spec import AbsolutePath
 
 DAY = 86_400.0
+TOKEN_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._@-]{0,61}[A-Za-z0-9])?$"
 SECRET_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,255}$"
 
 
@@ -70,9 +71,9 @@ class SecretPage(BaseModel):
 class TokenInput(Input):
     """A token to make. A machine's token is for a cluster, the workspace's own unless another is named."""
 
-    name: Annotated[str, Field(min_length=1, max_length=63)]
+    name: Annotated[str, Field(pattern=TOKEN_NAME)]
     role: Literal["viewer", "editor", "admin", "machine"] = "editor"
-    cluster: str | None = None
+    cluster: Annotated[str, Field(max_length=63, pattern=r"^[^\x00]*$")] | None = None
     expires_in_days: Annotated[int, Field(ge=1, le=3650)] | None = None
 
 
@@ -170,11 +171,11 @@ async def create_token(scope: Scope, order: TokenInput) -> NewToken:
     """A new token with its text."""
     machine = order.role == "machine"
     if order.cluster is not None and not machine:
-        raise BadSpec([Fault("/cluster", "is only for the role machine; leave it out")])
+        raise Conflict(f"A cluster is only for the role machine, and the role is {order.role}; leave one of them out.")
     async with scope.state.ledger.transaction() as tx:
         view, plaintext = await tenancy.create_token(
             tx,
-            name=good_name(order.name),
+            name=order.name,
             kind="machine" if machine else "user",
             role=order.role,
             workspace_id=scope.workspace.id,

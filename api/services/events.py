@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from api.auth import Scope
 from api.services.runs import row_named
 from astraeus.ledger import events
-from astraeus.model.errors import Invalid
+from astraeus.model.errors import NotFound
 from astraeus.model.run import EventView
 
 HEARTBEAT_SECONDS = 10.0
@@ -26,7 +26,7 @@ class EventPage(BaseModel):
 
 async def page(scope: Scope, limit: int, cursor: str | None, run: str | None = None) -> EventPage:
     """Events of the workspace, or of one run of it."""
-    after = parse_id(cursor, "cursor")
+    after = parse_id(cursor) if cursor is not None else 0
     async with scope.state.ledger.reading() as tx:
         uid = (await row_named(tx, scope, run)).uid if run is not None else None
         found = await events.list_events(tx, scope.workspace.id, run_uid=uid, after=after, limit=limit + 1)
@@ -35,12 +35,10 @@ async def page(scope: Scope, limit: int, cursor: str | None, run: str | None = N
     return EventPage(items=items, next_cursor=str(items[-1].id) if more else None)
 
 
-def parse_id(text: str | None, what: str) -> int:
-    """An event's id as a client sent it back; 0 when it sent none. Raises `Invalid`."""
-    if text is None:
-        return 0
+def parse_id(text: str) -> int:
+    """An event's id as a client sent it back. Raises `NotFound` for what this API never gave out."""
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise Invalid(f"{what} {text!r} is not one that this API gave out.")
+        raise NotFound(f"{text!r} is not an event's id; leave it out to start from the first one.")
     return int(text)
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from api.auth import Scope
+from api.services.pages import cursor_of_ours
 from api.services.runs import known_cluster
 from api.topology import ClusterTree, tree
 from astraeus.ledger import machines, tenancy
@@ -66,7 +67,8 @@ async def page(scope: Scope, cluster: str | None, limit: int, cursor: str | None
     """Machines of a cluster, the workspace's own unless another is named."""
     async with scope.state.ledger.reading() as tx:
         cluster = await known_cluster(tx, scope, cluster)
-        found, following = await machines.machine_views(tx, cluster, limit, cursor)
+        with cursor_of_ours():
+            found, following = await machines.machine_views(tx, cluster, limit, cursor)
         return MachinePage(items=found, next_cursor=following)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from api.auth import Scope
+from api.services.pages import cursor_of_ours
 from astraeus.ledger import runs, tenancy, views
 from astraeus.ledger.core import Tx
 from astraeus.ledger.runs import RunRow
-from astraeus.model.errors import Invalid, NotFound
+from astraeus.model.errors import NotFound
 from astraeus.model.faults import parse_submission
 from astraeus.model.names import RUN_NAME_MAX, canonical, name_fault
 from astraeus.model.run import AttemptView, RunView
@@ -57,27 +58,28 @@ async def submit(scope: Scope, raw: Any, key: str | None = None, cluster: str | 
 
 
 async def known_cluster(tx: Tx, scope: Scope, cluster: str | None) -> str:
-    """The cluster named, or the workspace's own. Raises `Invalid` when there is none of that name."""
+    """The cluster named, or the workspace's own. Raises `NotFound` when there is none of that name."""
     if cluster is None:
         return scope.workspace.default_cluster
     names = [found.name for found in await tenancy.clusters(tx)]
     if canonical(cluster) not in names:
-        raise Invalid(f"There is no cluster {cluster!r}; known: {', '.join(names) or 'none'}.")
+        raise NotFound(f"There is no cluster {cluster!r}; known: {', '.join(names) or 'none'}.")
     return canonical(cluster)
 
 
 async def page(scope: Scope, filters: Filters) -> RunPage:
     """Some of the workspace's runs."""
     async with scope.state.ledger.reading() as tx:
-        rows, cursor = await runs.list_runs(
-            tx,
-            scope.workspace.id,
-            states=list(filters.states),
-            labels=dict(filters.labels or {}),
-            cluster=filters.cluster,
-            limit=filters.limit,
-            cursor=filters.cursor,
-        )
+        with cursor_of_ours():
+            rows, cursor = await runs.list_runs(
+                tx,
+                scope.workspace.id,
+                states=list(filters.states),
+                labels=dict(filters.labels or {}),
+                cluster=filters.cluster,
+                limit=filters.limit,
+                cursor=filters.cursor,
+            )
         return RunPage(items=await views.run_views(tx, rows), next_cursor=cursor)
 
 

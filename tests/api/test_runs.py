@@ -124,12 +124,19 @@ async def test_pages_follow_one_another(both: Any, spec: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "params", [{"limit": "0"}, {"limit": "x"}, {"cursor": "?"}, {"label": "x"}, {"label": "a=\0"}, {"state": "Odd"}]
+    "params", [{"limit": "0"}, {"limit": "x"}, {"label": "x"}, {"label": "a=\0"}, {"state": "Odd"}, {"cursor": "\0"}]
 )
 async def test_bad_filters(both: Any, params: dict[str, str]) -> None:
     answer = await both.client().get("/runs", params=params)
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_cursor_that_no_list_gave_out(both: Any) -> None:
+    for path in ("/runs", "/machines", "/events"):
+        for cursor in ("", "?"):
+            answer = await both.client().get(path, params={"cursor": cursor})
+            assert (answer.status_code, answer.json()["code"]) == (404, "not-found"), path
 
 
 @pytest.mark.parametrize("order", ["cancel", "preempt", "restart", "hold", "release"])
