@@ -31,19 +31,8 @@ async def enter(
     Attempts only grow: one that has ended, or that is older than another, raises Conflict, and so does a final
     run or one whose other attempt still holds a claim.
     """
-    row = await runs.locked(tx, uid)
-    if row is None:
-        raise NotFound(f"There is no run with uid {uid}")
-    claims = await tx.conn.execute(select(claim.c.attempt, claim.c.state).where(claim.c.run_uid == uid))
-    states = {known.attempt: known.state for known in claims}
-    if states.get(attempt) in ("Waiting", "Granted"):
+    if not await _is_new(tx, uid, attempt):
         return
-    if row.final:
-        raise Conflict(f"{row.name} is {row.state}, which is final; it gets no further attempt")
-    if attempt <= max([row.attempt, *states]):
-        raise Conflict(f"Attempt {attempt} of {row.name} is over: attempt {max([row.attempt, *states])} is known")
-    if set(states.values()) - {"Released"}:
-        raise Conflict(f"Attempt {row.attempt} of {row.name} still has a claim; release it first")
     await tx.conn.execute(
         insert(claim).values(
             run_uid=uid,
@@ -59,6 +48,25 @@ async def enter(
     await tx.conn.execute(update(run).where(run.c.uid == uid, run.c.attempt < attempt).values(attempt=attempt))
     await runs.set_state(tx, uid, "Pending", headline or runs.SUBMITTED, attempt=attempt, network=None)
     tx.announce("cluster", cluster)
+
+
+async def _is_new(tx: Tx, uid: str, attempt: int) -> bool:
+    """Whether the attempt may enter now; False when it has. Locks the run, so that one entry decides at a time."""
+    row = await runs.locked(tx, uid)
+    if row is None:
+        raise NotFound(f"There is no run with uid {uid}")
+    claims = await tx.conn.execute(select(claim.c.attempt, claim.c.state).where(claim.c.run_uid == uid))
+    states = {known.attempt: known.state for known in claims}
+    if states.get(attempt) in ("Waiting", "Granted"):
+        return False
+    if row.final:
+        raise Conflict(f"{row.name} is {row.state}, which is final; it gets no further attempt")
+    latest = max([row.attempt, *states])
+    if attempt <= latest:
+        raise Conflict(f"Attempt {attempt} of {row.name} is over: attempt {latest} is known")
+    if set(states.values()) - {"Released"}:
+        raise Conflict(f"Attempt {row.attempt} of {row.name} still has a claim; release it first")
+    return True
 
 
 async def widen(tx: Tx, ref: AttemptRef) -> None:
@@ -114,17 +122,16 @@ async def release(
     row = (await tx.conn.execute(ended)).one_or_none()
     if row is None:
         return False
-    columns: dict[str, Any] = {} if state in FINAL else {"network": None}
-    columns["budget_left"] = budget_left
-    columns["next_earned_at"] = None if next_earned_seconds is None else tx.now + next_earned_seconds
+    due = None if next_earned_seconds is None else tx.now + next_earned_seconds
+    columns = {"budget_left": budget_left, "next_earned_at": due} | ({} if state in FINAL else {"network": None})
     await runs.set_state(tx, ref.run_uid, state, reason, actor=actor, attempt=ref.attempt, **columns)
     await tx.conn.execute(delete(reservation).where(reservation.c.claim == row.id))
     if row.granted_at is not None:
         await _close_workers(tx, ref)
         await _free_room(tx, row.id, row.cluster)
     owner = await runs.by_uid(tx, ref.run_uid)
-    if owner is not None:
-        await events.record(tx, owner.workspace, "attempt_ended", actor, detail, run=owner, attempt=ref.attempt)
+    assert owner is not None, "a claim's run is never deleted"
+    await events.record(tx, owner.workspace, "attempt_ended", actor, detail, run=owner, attempt=ref.attempt)
     tx.announce("cluster", row.cluster)
     return True
 

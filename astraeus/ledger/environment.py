@@ -25,7 +25,7 @@ def worker_environment(
     `gpus` are the indices it was given (none for CPU work), `network` is the run's network id, `hcas` the ports
     it may use as NCCL names them, and `workspace` is `org/name`.
     """
-    variables = {
+    return {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
         "MASTER_ADDR": master_host,
@@ -39,7 +39,13 @@ def worker_environment(
         "ASTRAEUS_NETWORK": network,
         # Empty for CPU work: without it CUDA would show the worker every GPU of the machine.
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+        **_network_variables(bool(gpus), network, hcas, socket_ifname),
     }
+
+
+def _network_variables(gpus: bool, network: str, hcas: Sequence[str], socket_ifname: str | None) -> dict[str, str]:
+    """What NCCL, PyTorch's use of it, and an NVLink domain need."""
+    variables: dict[str, str] = {}
     if gpus:
         variables |= {"NCCL_ASYNC_ERROR_HANDLING": "1", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
     if hcas:

@@ -273,6 +273,8 @@ async def order(tx: Tx, row: RunRow, kind: str, actor: str, why: str | None = No
     said = f"{SAID[kind]}{f': {why}' if why else ''}"
     await events.record(tx, present.workspace, kind, actor, said, run=present, attempt=present.attempt or None)
     tx.announce("run", f"{present.workspace}/{present.uid}")
+    if present.held and kind == "release":
+        tx.announce("cluster", present.cluster)
     workspace = None if present.final else await tenancy.get_workspace(tx, present.workspace)
     if workspace is not None:
         attempt = present.attempt if kind in ("preempt", "restart") and present.attempt else None

@@ -84,7 +84,7 @@ async def test_a_term_taken_during_a_commit_waits_for_it_or_stops_it(scene: Scen
     ask = (await asks(scene))["a"]
     term = await scene.term()
     commit = scene.commit(Plan(grants=(grant(ask, [("m-0", 1)]),)), term)
-    result, *_ = await asyncio.gather(commit, scene.term(), scene.term(), return_exceptions=True)
+    result = (await asyncio.gather(commit, scene.term(), scene.term(), return_exceptions=True))[0]
     granted = (await scene.claim(row)).state == "Granted"
     assert granted == (not isinstance(result, StaleTerm))
     await scene.check()

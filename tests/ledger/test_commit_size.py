@@ -10,6 +10,7 @@ from support.scene import CLUSTER, Scene, grant, wait
 
 from astraeus.ledger import claims, commit, views
 from astraeus.ledger.core import Ledger
+from astraeus.ledger.runs import RunRow
 from astraeus.ledger.snapshot import load_snapshot
 from astraeus.ledger.tables import claim, run
 from astraeus.model.messages import AttemptRef
@@ -92,7 +93,7 @@ async def test_a_page_of_views_takes_the_same_number_of_queries_however_long_it_
     scene = await scene_with(ledger, 4, 60)
     snapshot = await scene.snapshot()
     await scene.commit(Plan(grants=tuple(grant(ask, [("m-0", 1 << i)]) for i, ask in enumerate(snapshot.asks[:8]))))
-    rows = [views.RunRow.of(row._mapping) for row in await scene.rows(select(run).order_by(run.c.state.desc()))]
+    rows = [RunRow.of(row._mapping) for row in await scene.rows(select(run).order_by(run.c.state.desc()))]
     taken = []
     for page in (rows[:1], rows):
         with statements(ledger) as seen:

@@ -73,7 +73,7 @@ async def test_a_name_means_the_live_run_else_the_latest_that_is_not_hidden(scen
     async def meant(name: str = " A ") -> str | None:
         async with scene.ledger.reading() as tx:
             found = await runs.find(tx, scene.workspace.id, name)
-        return found and found.uid
+        return None if found is None else found.uid
 
     assert await meant() is None
     first = await scene.submit("a")
@@ -211,6 +211,24 @@ async def test_hold_and_release_show_at_once(scene: Scene) -> None:
     for kind, held in [("hold", True), ("hold", True), ("cancel", True), ("release", False), ("release", False)]:
         await scene.order(row, kind)
         assert (await scene.run(row)).held is held
+
+
+async def test_releasing_a_held_run_lets_the_scheduler_look_again(scene: Scene) -> None:
+    row = await scene.waiting("a")
+    await scene.order(row, "hold")
+    assert (await scene.snapshot()).asks == ()
+    async with scene.ledger.transaction() as tx:
+        await runs.order(tx, row, "release", "grace")
+    assert ("cluster", CLUSTER) in tx.changes
+    assert len((await scene.snapshot()).asks) == 1
+
+
+async def test_words_with_a_nul_can_be_stored(scene: Scene) -> None:
+    row = await scene.placed("a", [("m-0", 1)])
+    await scene.order(row, "preempt", "be\0cause")
+    assert await scene.release(row, detail="a-0 could not start: \0", reason="Gang restart: \0")
+    assert (await scene.run(row)).reason == "Gang restart: \N{REPLACEMENT CHARACTER}"
+    await scene.enter(row, 2, headline="Gang restart: \0")
 
 
 @pytest.mark.parametrize("kind", ["cancel", "preempt", "hold", "release", "restart"])
