@@ -2,21 +2,37 @@
 
 import asyncio
 import contextlib
+import logging
 
 import uvicorn
 
 from activities.delivery import Courier
 from api.app import create_app
 from api.state import AppState
-from astraeus.ledger import migrate
+from astraeus.ledger import leases, migrate
 from astraeus.ledger.changes import ChangeHub
 from astraeus.ledger.core import Ledger
+from astraeus.model.agent import HEARTBEAT_SECONDS
+from astraeus.model.errors import AstraeusError
 from worker import codec_endpoint
 from worker.codec import SealingCodec
 from worker.config import Settings, log_to_stderr
 from worker.temporal import connect
 
+log = logging.getLogger(__name__)
+
 GRACE_SECONDS = 3
+
+
+async def beat(ledger: Ledger) -> None:
+    """Tell the ledger that machines can be heard: while no API process does, their silence means nothing."""
+    while True:
+        try:
+            async with ledger.transaction() as tx:
+                await leases.serve(tx)
+        except AstraeusError as error:
+            log.warning("the ledger is away: %s", error)
+        await asyncio.sleep(HEARTBEAT_SECONDS)
 
 
 async def serve(settings: Settings) -> None:
@@ -50,7 +66,11 @@ async def serve(settings: Settings) -> None:
             timeout_graceful_shutdown=GRACE_SECONDS,
             timeout_keep_alive=30,
         )
-        await uvicorn.Server(config).serve()
+        beating = asyncio.create_task(beat(ledger))
+        try:
+            await uvicorn.Server(config).serve()
+        finally:
+            beating.cancel()
     finally:
         await hub.close()
         await ledger.close()

@@ -127,7 +127,7 @@ async def lose(tx: Tx, cluster: str, machines: Collection[str], started_only: bo
         if row.gone or (started_only and row.observed in (None, "none")):
             continue
         gang = gangs[row.claim]
-        gang.fail(tx.now, "machine_lost", row.rank, words.lost_machine(gang.name(row.rank)), "machine_lost")
+        gang.lose(tx.now, row.rank, row.heard_at)
         if row.observed is not None:
             gang.turned += 1
             gone.append({"b_run": gang.run_uid, "b_attempt": gang.attempt, "b_rank": row.rank})
@@ -164,8 +164,9 @@ async def _placed(tx: Tx, cluster: str, machines: Collection[str], gangs: Mappin
         worker.c.rank == allocation.c.rank,
     )
     query = (
-        select(allocation.c.claim, allocation.c.rank, worker.c.gone, worker.c.observed)
+        select(allocation.c.claim, allocation.c.rank, worker.c.gone, worker.c.observed, machine.c.heard_at)
         .join(claim, claim.c.id == allocation.c.claim)
+        .join(machine, and_(machine.c.cluster == allocation.c.cluster, machine.c.name == allocation.c.machine))
         .outerjoin(worker, member)
         .where(allocation.c.live, allocation.c.cluster == cluster, allocation.c.machine.in_(machines))
         .where(claim.c.id.in_(list(gangs)), claim.c.state == "Granted")

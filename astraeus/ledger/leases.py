@@ -38,12 +38,14 @@ class Watch:
     """The watch itself: since when it has looked, when it looked last, since when it holds declarations.
 
     `alarmed_at` is when the present hold raised its alarm, None while it kept nobody from being declared lost.
+    `served_at` is the last beat of an API process, through which machines are heard; None before the first.
     """
 
     resumed_at: float
     watched_at: float
     held_since: float | None = None
     alarmed_at: float | None = None
+    served_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ def silence(now: float, watch: Watch, beat: Beat) -> float:
 
 
 def resumed(now: float, watch: Watch) -> Watch:
-    """The watch taken up again; after a gap every machine gets a fresh period."""
-    fresh = now - watch.watched_at > GAP_SECONDS
+    """The watch taken up again; after a gap, its own or of those who hear machines, all get a fresh period."""
+    looked = watch.watched_at if watch.served_at is None else min(watch.watched_at, watch.served_at)
+    fresh = now - looked > GAP_SECONDS
     return replace(watch, watched_at=now, resumed_at=now if fresh else watch.resumed_at)
 
 
@@ -96,15 +99,18 @@ def judge(now: float, watch: Watch, beats: Sequence[Beat]) -> Verdict:
     return Verdict(overdue, watch, doubtful)
 
 
+async def serve(tx: Tx) -> None:
+    """The beat of whoever hears the machines: while no API process beats, silence means nothing."""
+    await tx.conn.execute(update(cluster).values(served_at=tx.now))
+
+
 async def resume_watch(tx: Tx, name: str) -> int:
     """A new term for the cluster's watch; an older one can declare nothing from here on. Raises NotFound."""
-    query = (update(cluster).where(cluster.c.name == name).values(watch_term=cluster.c.watch_term + 1)).returning(
-        cluster.c.watch_term, cluster.c.watch_resumed_at, cluster.c.watched_at, cluster.c.held_since
-    )
+    query = update(cluster).where(cluster.c.name == name).values(watch_term=cluster.c.watch_term + 1).returning(cluster)
     row = (await tx.conn.execute(query)).one_or_none()
     if row is None:
         raise NotFound(f"There is no cluster {name}")
-    await _keep(tx, name, resumed(tx.now, Watch(row.watch_resumed_at, row.watched_at, row.held_since)))
+    await _keep(tx, name, resumed(tx.now, _of(row)))
     return int(row.watch_term)
 
 
@@ -145,7 +151,7 @@ async def _watch(tx: Tx, name: str, term: int) -> Watch:
 
 
 def _of(row: Any) -> Watch:
-    return Watch(row.watch_resumed_at, row.watched_at, row.held_since, row.alarmed_at)
+    return Watch(row.watch_resumed_at, row.watched_at, row.held_since, row.alarmed_at, row.served_at)
 
 
 async def _keep(tx: Tx, name: str, watch: Watch) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import bindparam, func, select, update
 from astraeus.ledger.core import Tx
 from astraeus.ledger.outbox import Letter, add_all, workflow_id_of
 from astraeus.ledger.tables import claim, run, worker, workspace
+from astraeus.model import words
 from astraeus.model.messages import MessageKind
 from astraeus.model.names import worker_name
 
@@ -34,6 +35,9 @@ KEPT = (
     "succeeded_at",
 )
 """The columns of a claim that its gang's life changes."""
+
+BROKEN_BY_A_LOSS = frozenset({"exited", "start_failed"})
+"""Failures that a member may have because a peer is no longer there."""
 
 
 @dataclass
@@ -98,6 +102,17 @@ class Gang:
             return
         self.kept |= {"failure": cause, "failure_at": now, "failure_rank": rank, "failure_detail": detail}
         self.news.append((kind, None, None))
+
+    def lose(self, now: float, rank: int, heard_at: float) -> None:
+        """A member's machine was lost; `heard_at` is its last sign of life.
+
+        A peer's collective breaks long before the silence is long enough to be a loss, so a peer that failed within
+        that silence is not the cause: the loss takes its place.
+        """
+        peer = self.kept["failure"] in BROKEN_BY_A_LOSS and self.kept["failure_rank"] != rank
+        if peer and self.kept["intent"] is None and self.kept["failure_at"] >= heard_at:
+            self.kept["failure"] = None
+        self.fail(now, "machine_lost", rank, words.lost_machine(self.name(rank)), "machine_lost")
 
     def order_stop(self, now: float, cause: str, who: str, why: str | None) -> bool:
         """Record the intent to stop; whether it is now the reason of the end."""

@@ -61,6 +61,7 @@ cluster = Table(
     Column("watched_at", Double, nullable=False, server_default="0"),
     Column("held_since", Double),
     Column("alarmed_at", Double),
+    Column("served_at", Double),
 )
 
 token = Table(

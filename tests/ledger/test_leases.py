@@ -5,7 +5,7 @@ from support.scene import CLUSTER
 
 from astraeus.ledger import leases
 from astraeus.ledger.core import Ledger
-from astraeus.ledger.tables import cluster, event
+from astraeus.ledger.tables import claim, cluster, event
 from astraeus.model.errors import NotFound, StaleTerm
 
 
@@ -149,3 +149,44 @@ async def test_watching_needs_a_cluster(scene: GangScene) -> None:
             await leases.resume_watch(tx, "nowhere")
         with pytest.raises(StaleTerm):
             await leases.expire_leases(tx, "nowhere", 1)
+
+
+async def test_while_no_api_process_hears_machines_their_silence_means_nothing(scene: GangScene) -> None:
+    term = await resume(scene)
+    async with scene.ledger.transaction() as tx:
+        await leases.serve(tx)
+    await scene.write(update(cluster).values(served_at=cluster.c.served_at - 12))
+    await scene.silent(16, "m-0")
+    assert await expire(scene, term) == []
+    async with scene.ledger.transaction() as tx:
+        await leases.serve(tx)
+    assert await expire(scene, term) == []
+    await scene.write(update(cluster).values(watch_resumed_at=cluster.c.watch_resumed_at - 16))
+    assert await expire(scene, term) == ["m-0"]
+
+
+async def test_peers_that_fail_in_the_silence_of_a_lost_machine_are_not_the_cause(scene: GangScene) -> None:
+    row, agent = await scene.running("a", ["m-0", "m-1"])
+    term = await resume(scene)
+    await scene.silent(3, "m-1")
+    del agent.live["m-1"]
+    await agent.sync(report(row, 0, "m-0", "exited", 1))
+    assert (await scene.situation(row)).failure == "a-0 exited with code 1"
+    await scene.silent(16, "m-1")
+    assert await expire(scene, term) == ["m-1"]
+    situation = await scene.situation(row)
+    assert (situation.failure, situation.cause, situation.failure_machine) == (
+        "a-1 lost its machine",
+        "machine_lost",
+        "m-1",
+    )
+
+
+async def test_a_failure_before_the_silence_stays_the_cause(scene: GangScene) -> None:
+    row, agent = await scene.running("a", ["m-0", "m-1"])
+    term = await resume(scene)
+    await agent.sync(report(row, 0, "m-0", "exited", 1))
+    await scene.write(update(claim).values(failure_at=claim.c.failure_at - 60))
+    await scene.silent(16, "m-1")
+    assert await expire(scene, term) == ["m-1"]
+    assert (await scene.situation(row)).failure == "a-0 exited with code 1"

@@ -35,6 +35,7 @@ def _tenancy(op: Operations) -> None:
         sa.Column("watched_at", sa.Double(), server_default="0", nullable=False),
         sa.Column("held_since", sa.Double(), nullable=True),
         sa.Column("alarmed_at", sa.Double(), nullable=True),
+        sa.Column("served_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_cluster")),
     )
     op.create_table(
