@@ -18,7 +18,7 @@ WATCH_SECONDS = 600.0
 LEFT_OVER_SECONDS = 1.0
 BATCH = 500
 PRUNE_EVERY = 60
-CHANGES_KEPT_SECONDS = 3600.0
+KEPT_SECONDS = 3600.0
 
 
 class Watch:
@@ -50,7 +50,8 @@ class Watch:
         async with self.ledger.transaction() as tx:
             await leases.expire_leases(tx, cluster, term)
             if tick % PRUNE_EVERY == 0:
-                await changes.prune(tx, CHANGES_KEPT_SECONDS)
+                await changes.prune(tx, KEPT_SECONDS)
+                await outbox.prune(tx, KEPT_SECONDS)
         await self.courier.after(tx)
         async with self.ledger.reading() as tx:
             left = await outbox.pending(tx, cluster, BATCH)

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 from temporalio.client import Client
+
 from tests.support.stack import DevStack
 
 GANG, REPEATS = 8, 15
@@ -99,7 +100,7 @@ def history(stack: DevStack, size: int) -> Row:
     name = f"history-{size}"
     uid = stack.submit(gang(name, size))["metadata"]["uid"]
     run = stack.reach(name, "Succeeded", "Failed", seconds=300)
-    assert run["state"] == "Succeeded" and run["attempt"] == 1, run["reason"]
+    assert (run["state"], run["attempt"]) == ("Succeeded", 1), run["reason"]
     count = asyncio.run(_events(stack.facts["temporal"], f"run/acme/vision/{name}/{uid}"))
     return row(f"history_events_{size}", count, "events")
 

@@ -46,7 +46,8 @@ def test_everything_is_killed_at_once_and_started_again(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_training_and_the_next_start_goes_on_free_of_charge(tmp_path: Path) -> None:
     stack = DevStack(tmp_path).start()
-    stack.submit(shell("resumed", "trap 'exit 0' TERM; test $ASTRAEUS_ATTEMPT = 2 || { sleep 600 & wait; }", machines=2))
+    script = "trap 'exit 0' TERM; test $ASTRAEUS_ATTEMPT = 2 || { sleep 600 & wait; }"
+    stack.submit(shell("resumed", script, machines=2))
     stack.reach("resumed", "Running")
     stack.stop()
     assert not stack.processes()

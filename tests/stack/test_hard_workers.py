@@ -28,7 +28,7 @@ HOLD = "trap 'exit 0' TERM; sleep 600 & wait"
         ("exits", shell("exits", "exit 3", restart_budget=0), "exits-0 exited with code 3: restart budget (0) spent"),
     ],
 )
-def test_a_worker_that_cannot_do_its_work_says_why(stack: DevStack, name: str, spec: dict[str, Any], words: str) -> None:
+def test_a_worker_that_cannot_work_says_why(stack: DevStack, name: str, spec: dict[str, Any], words: str) -> None:
     stack.submit(spec)
     run = stack.reach(name, "Failed", "Succeeded")
     assert run["state"] == "Failed"
@@ -41,9 +41,9 @@ def test_a_failure_is_charged_and_the_gang_restarts_with_backoff(stack: DevStack
     assert run["state"] == "Pending"
     assert "exited with code 1; restarting in 10 s (9 of 10 restarts left)" in run["reason"]
     run = stack.reach("flaky", "Succeeded", "Failed")
-    assert run["state"] == "Succeeded" and run["attempt"] == 2 and run["restarts"]["left"] == 9
+    assert (run["state"], run["attempt"], run["restarts"]["left"]) == ("Succeeded", 2, 9)
     attempts = stack.api("GET", "/runs/flaky/attempts").json()["items"]
-    assert [(a["attempt"], a["cause"], a["charged"]) for a in attempts] == [(1, "exited", True), (2, "succeeded", False)]
+    assert [(a["cause"], a["charged"]) for a in attempts] == [("exited", True), ("succeeded", False)]
 
 
 def test_a_hundred_megabytes_of_log_arrive_whole(stack: DevStack) -> None:

@@ -18,6 +18,11 @@ def eight(name: str, script: str = HOLD, **more: Any) -> dict[str, Any]:
     return shell(name, script, machines=8, gpus=8, **more)
 
 
+def pinned(level: str, name: str) -> dict[str, Any]:
+    """Only machines of one leaf group, fabric or the like."""
+    return {"machine_selection": {"mode": "Any", "match_labels": {f"topology.astraeus.io/{level}": name}}}
+
+
 def recipe_like(recipe: dict[str, Any], name: str, patience: int) -> dict[str, Any]:
     spec = copy.deepcopy(recipe)
     spec["metadata"]["name"] = name
@@ -44,7 +49,7 @@ def test_two_gangs_that_want_the_last_eight_machines(clean: DevStack) -> None:
     clean.submit(eight("second"))
     clean.reach("first", "Running")
     waiting = clean.see("second", lambda run: run["reason"].startswith("Needs"), 30, "blockers")
-    assert waiting["state"] == "Pending" and waiting["workers"] == []
+    assert (waiting["state"], waiting["workers"]) == ("Pending", [])
     machines = clean.api("GET", "/machines").json()["items"]
     assert sum(machine["used_gpus"] for machine in machines) == 128
     clean.api("POST", "/runs/first:cancel")
@@ -53,8 +58,7 @@ def test_two_gangs_that_want_the_last_eight_machines(clean: DevStack) -> None:
 
 def test_patience_that_runs_out_takes_what_is_free(clean: DevStack, recipe: dict[str, Any]) -> None:
     for leaf in (0, 1):
-        resources = {"machine_selection": {"mode": "Any", "match_labels": {"topology.astraeus.io/leaf": f"leaf-r0-7-g{leaf}"}}}
-        clean.submit(eight_of_leaf(f"half-{leaf}", resources))
+        clean.submit(shell(f"half-{leaf}", HOLD, machines=4, gpus=8, resources=pinned("leaf", f"leaf-r0-7-g{leaf}")))
         clean.reach(f"half-{leaf}", "Running")
     clean.submit(recipe_like(recipe, "patient", 4))
     waiting = clean.see("patient", lambda run: run["reason"].startswith("Waiting up to"), 30, "patience")
@@ -67,16 +71,9 @@ def test_patience_that_runs_out_takes_what_is_free(clean: DevStack, recipe: dict
     assert run["network"]["estimate"]["busbw_gbps"] == 313.2
 
 
-def eight_of_leaf(name: str, resources: dict[str, Any]) -> dict[str, Any]:
-    return shell(name, HOLD, machines=4, gpus=8, resources=resources)
-
-
 def test_a_pin_to_a_leaf_is_kept(clean: DevStack, recipe: dict[str, Any]) -> None:
     spec = recipe_like(recipe, "pinned", 0)
-    spec["spec"]["task_template"]["requested_resources"]["machine_selection"] = {
-        "mode": "Any",
-        "match_labels": {"topology.astraeus.io/leaf": "leaf-r0-7-g1"},
-    }
+    spec["spec"]["task_template"]["requested_resources"] |= pinned("leaf", "leaf-r0-7-g1")
     clean.submit(spec)
     assert clean.reach("pinned", "Succeeded")["network"]["network"] == "leaf:leaf-r0-7-g1"
 
@@ -84,22 +81,22 @@ def test_a_pin_to_a_leaf_is_kept(clean: DevStack, recipe: dict[str, Any]) -> Non
 def test_a_gang_of_one_and_a_cpu_only_run(clean: DevStack) -> None:
     clean.submit(shell("one", "true", gpus=8))
     assert clean.reach("one", "Succeeded")["network"]["words"] == "one machine"
-    clean.submit(shell("cpu", "test -z \"${CUDA_VISIBLE_DEVICES}\"", gpus=0))
+    clean.submit(shell("cpu", 'test -z "${CUDA_VISIBLE_DEVICES}"', gpus=0))
     assert clean.reach("cpu", "Succeeded", "Failed")["state"] == "Succeeded"
 
 
 def test_a_request_the_cluster_can_never_meet_says_so(clean: DevStack) -> None:
     clean.submit(shell("huge", "true", machines=17, gpus=8))
     reason = clean.see("huge", lambda run: run["reason"].startswith("Needs"), 30)["reason"]
-    assert "17 machines" in reason and "16" in reason
+    assert reason.startswith("Needs 17 machines")
+    assert "16" in reason
 
 
 def test_a_gang_is_never_split_across_two_half_free_fabrics(tmp_path: Path, recipe: dict[str, Any]) -> None:
     with DevStack(tmp_path, ["--fleet", str(FLEETS / "two-fabrics.yaml")]) as stack:
         fabrics = {m["labels"]["topology.astraeus.io/fabric"] for m in stack.api("GET", "/machines").json()["items"]}
         for i, fabric in enumerate(sorted(fabrics)):
-            pin = {"machine_selection": {"mode": "Any", "match_labels": {"topology.astraeus.io/fabric": fabric}}}
-            stack.submit(shell(f"half-{i}", HOLD, machines=4, gpus=8, resources=pin))
+            stack.submit(shell(f"half-{i}", HOLD, machines=4, gpus=8, resources=pinned("fabric", fabric)))
             stack.reach(f"half-{i}", "Running")
         stack.submit(recipe_like(recipe, "whole", 0))
         waiting = stack.see("whole", lambda run: run["reason"].startswith("Needs"), 30)

@@ -27,8 +27,11 @@ def finished(stack: DevStack, recipe: dict[str, Any]) -> list[dict[str, Any]]:
     """The 64-GPU gang from POST to its end: every different state and reason seen on the way."""
     spec = with_trainer(recipe)
     answer = subprocess.run(
-        [*("curl", "-fsS", "-X", "POST", f"{stack.facts['api']}/runs"), *("-H", "content-type: application/json")]
-        + [*("-H", f"Authorization: Bearer {stack.facts['token']}"), *("--data-binary", "@-")],
+        [
+            *("curl", "-fsS", "-X", "POST", f"{stack.facts['api']}/runs"),
+            *("-H", "content-type: application/json", "-H", f"Authorization: Bearer {stack.facts['token']}"),
+            *("--data-binary", "@-"),
+        ],
         input=json.dumps(spec).encode(),
         capture_output=True,
         check=True,
@@ -76,7 +79,8 @@ def test_rank_0_logs_its_steps_on_64_gpus(stack: DevStack, finished: list[dict[s
     assert "on 64 GPUs" in told
     assert told == logs(stack, "resnet-64gpu-0").decode()
     last = stack.astra("astraeus", "logs", "resnet-64gpu-0", "--tail", "1").stdout
-    assert told.endswith(last) and last.count("\n") == 1
+    assert told.endswith(last)
+    assert last.count("\n") == 1
 
 
 def test_every_member_found_its_environment(stack: DevStack, recipe: dict[str, Any]) -> None:
@@ -100,7 +104,8 @@ def test_every_member_found_its_environment(stack: DevStack, recipe: dict[str, A
         assert env["ASTRAEUS_ATTEMPT"] == "1"
         assert env["ASTRAEUS_WORKSPACE"] == "acme/vision"
         assert env["ASTRAEUS_CLUSTER"] == "lab-a"
-        assert env["MASTER_ADDR"] == "127.0.0.1" and env["MASTER_PORT"].isdigit()
+        assert env["MASTER_ADDR"] == "127.0.0.1"
+        assert env["MASTER_PORT"].isdigit()
         assert env["STEPS"] == "5"
         assert not any("ast_" in value for value in env.values())
 

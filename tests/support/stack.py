@@ -35,9 +35,13 @@ class DevStack:
         command += ["--port", "0", "--temporal-port", "0", *self.arguments]
         with (self.directory / "output").open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, env=self.environment)
-        self.until(lambda: self.dev_json.exists() or self.process.poll() is not None, READY_SECONDS, "dev.json")
-        if self.process.poll() is not None:
-            raise AssertionError(f"astra dev ended: {self.output}")
+        try:
+            self.until(lambda: self.dev_json.exists() or self.process.poll() is not None, READY_SECONDS, "dev.json")
+            if self.process.poll() is not None:
+                raise AssertionError(f"astra dev ended: {self.output}")
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     @property
@@ -145,9 +149,9 @@ class DevStack:
         for process in psutil.process_iter():
             try:
                 told = [*process.cmdline(), *process.environ().values()]
-                if process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                    if any(marker in word for word in told):
-                        found.append(process)
+                other = process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE
+                if other and any(marker in word for word in told):
+                    found.append(process)
             except psutil.Error:
                 continue
         return found
