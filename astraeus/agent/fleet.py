@@ -192,10 +192,7 @@ def _facts(name: str, number: int | None, shape: dict[str, Any]) -> MachineFacts
         raise ValueError(f"there is no GPU {unknown[0]} among {gpus}")
     if gpus and not shape.get("gpu_model"):
         raise ValueError("gpu_model is missing")
-    labels = {
-        (LABEL + key if key in SHORT_LABELS else key): _numbered(value, number)
-        for key, value in shape["labels"].items()
-    }
+    labels = {full_label(key): _numbered(value, number) for key, value in shape["labels"].items()}
     return MachineFacts(
         name=name,
         boot_id="",
@@ -230,6 +227,11 @@ def _nics(rails: Rails | None) -> list[Nic]:
         )
         for rail, device in enumerate(devices)
     ]
+
+
+def full_label(key: str) -> str:
+    """The whole name of a label of place that was given by its short name."""
+    return LABEL + key if key in SHORT_LABELS else key
 
 
 def _numbered(value: str, number: int | None) -> str:

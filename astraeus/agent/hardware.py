@@ -31,7 +31,7 @@ class Gpus:
     broken: tuple[int, ...] = ()
 
 
-def this_machine(api: str, labels: dict[str, str] | None = None) -> MachineFacts:
+def this_machine(api: str, labels: dict[str, str]) -> MachineFacts:
     """The facts of the computer we run on."""
     gpus = find_gpus()
     address = route_to(api)
@@ -45,7 +45,7 @@ def this_machine(api: str, labels: dict[str, str] | None = None) -> MachineFacts
         broken_gpus=list(gpus.broken),
         cpu_cores=float(len(os.sched_getaffinity(0))),
         memory_bytes=psutil.virtual_memory().total,
-        labels=labels or {},
+        labels=labels,
         nics=find_nics(SYSTEM),
         socket_ifname=interface_of(address),
     )

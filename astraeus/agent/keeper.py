@@ -166,12 +166,17 @@ class Keeper:
         """Settle that the worker will never run, unless a shim has it after all."""
         if worker.forgotten or worker.ended:
             return
-        self._prepare(worker)
-        if shim.claim(os.getpid(), str(worker.directory)):
-            self._settle(worker, {"state": "failed", "error": error})
-        else:
-            worker.forked, worker.shim = True, disk.read_started(worker.directory)
-            self._watch(worker)
+        try:
+            self._prepare(worker)
+            if shim.claim(os.getpid(), str(worker.directory)):
+                self._settle(worker, {"state": "failed", "error": error})
+                return
+        except OSError as fault:
+            log.warning("cannot write down that %s failed: %s", worker.key, fault)
+            self._take(worker, State("failed", time.time(), error=error))
+            return
+        worker.forked, worker.shim = True, disk.read_started(worker.directory)
+        self._watch(worker)
 
     def _settle(self, worker: Worker, state: dict[str, Any]) -> None:
         shim.write_state(str(worker.directory), state | {"at": time.time()})
@@ -181,8 +186,11 @@ class Keeper:
         try:
             pid, started = worker.shim or (0, 0)
             worker.watch = processes.Watch(pid, started, lambda: self._shim_gone(worker))
-        except OSError:
+        except ProcessLookupError:
             self._shim_gone(worker)
+        except OSError as fault:
+            log.warning("cannot watch %s yet: %s", worker.key, fault)
+            asyncio.get_running_loop().call_later(1.0, self._watch, worker)
 
     def _shim_gone(self, worker: Worker) -> None:
         """A shim has ended: as it should, as a second one, or by a force that its worker does not survive."""
@@ -249,6 +257,8 @@ class Keeper:
         self._changed(worker)
 
     def _order(self, worker: Worker, order: Desired, grace: float) -> None:
+        if worker.order == "stop" != order:
+            return
         worker.order, worker.grace = order, grace
         if order == "stop" and not worker.forked:
             self._cancel(worker)
@@ -321,16 +331,16 @@ class Keeper:
             self._end.clear()
             await self._end.wait()
 
-    def worker(self, machine: str, key: str) -> Worker | None:
-        """A worker in memory."""
-        host = self.hosts.get(machine)
-        return host.workers.get(key) if host else None
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._finished)
         return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()):
+            log.error("a task of the agent failed", exc_info=fault)
 
     async def close(self) -> None:
         """Let go of everything; the workers go on."""

@@ -63,7 +63,9 @@ def payload(worker: Worker, wanted: DesiredWorker, launch: Launch, root: Path, n
     """Everything a shim must know to run the worker. The user's variables win over the injected ones."""
     image = f"image {launch.image} is not used by the agent executor"
     notice = f"{image}: the command runs on the machine's own file system"
-    environment = clean_environment() | wanted.env | launch.env | {WORKER_KEY: worker.mark}
+    # GPU indices are NVML's, which orders by the bus; CUDA would order by speed.
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if wanted.gpus else {}
+    environment = clean_environment() | order | wanted.env | launch.env | {WORKER_KEY: worker.mark}
     return {
         "key": str(worker.directory.relative_to(root)),
         "poke": str(root / "poke"),

@@ -12,6 +12,9 @@ from astraeus.model.agent import Launch, SyncRequest, SyncResponse
 from astraeus.model.errors import Away, Conflict, Invalid
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
+PATIENCE = 5.0
+"""Seconds for a connection, or for an answer beyond the wait asked for; silence is a loss only much later."""
+
 LATER = frozenset({401, 408, 425, 429})
 """Refusals that a later call may not meet: a token being replaced, or too many calls."""
 
@@ -41,7 +44,7 @@ class Link:
         self._token_file = token_file
         self._client = httpx.AsyncClient(
             base_url=api.rstrip("/"),
-            timeout=httpx.Timeout(10.0),
+            timeout=PATIENCE,
             limits=httpx.Limits(max_connections=16, max_keepalive_connections=8),
         )
         self.read_token()
@@ -62,9 +65,9 @@ class Link:
             "/agent/v1/sync",
             content=request.model_dump_json(exclude_defaults=True),
             headers={"content-type": "application/json"},
-            timeout=httpx.Timeout(10.0, read=request.wait_seconds + 15.0),
+            timeout=httpx.Timeout(PATIENCE, read=request.wait_seconds + PATIENCE),
         )
-        if response.status_code == 409:
+        if response.status_code == 409 and _code(response) == Conflict.code:
             raise Conflict(problem(response))
         if response.status_code != 200:
             raise Away(problem(response))
@@ -120,12 +123,20 @@ def read_token(path: Path) -> str:
 
 def problem(response: httpx.Response) -> str:
     """The sentence of a problem document, or what there is instead."""
+    content = _document(response)
+    for name in ("detail", "title"):
+        if isinstance(content.get(name), str):
+            return str(content[name])
+    return f"the API answered {response.status_code}"
+
+
+def _code(response: httpx.Response) -> object:
+    return _document(response).get("code")
+
+
+def _document(response: httpx.Response) -> dict[str, Any]:
     try:
         content = response.json()
     except ValueError:
-        content = None
-    if isinstance(content, dict):
-        for name in ("detail", "title"):
-            if isinstance(content.get(name), str):
-                return str(content[name])
-    return f"the API answered {response.status_code}"
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -15,13 +15,14 @@ from pathlib import Path
 from astraeus.agent.births import Nursery
 from astraeus.agent.control import Door
 from astraeus.agent.disk import safe
-from astraeus.agent.fleet import load_fleet
+from astraeus.agent.fleet import full_label, load_fleet
 from astraeus.agent.hardware import this_machine
 from astraeus.agent.hosts import Host
 from astraeus.agent.keeper import Keeper
 from astraeus.agent.launches import Launches, clean_environment
 from astraeus.agent.link import Link
 from astraeus.agent.session import Session
+from astraeus.agent.tidy import tidy
 from astraeus.agent.uploads import Uploads
 from astraeus.model.errors import AstraeusError, Conflict
 
@@ -37,7 +38,23 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--token-file", required=True, type=Path, help="file with the machine token, mode 600")
     made.add_argument("--fleet", type=Path, help="host the virtual machines of this YAML file, not this computer")
     made.add_argument("--cluster", help="cluster of the machines; by default the fleet's, or the token's")
+    made.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        type=label,
+        metavar="KEY=VALUE",
+        help="a label of this computer; leaf, spine, fabric, rack, nvlink-domain and roce are its place",
+    )
     return made
+
+
+def label(text: str) -> tuple[str, str]:
+    """A label from the command line."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return full_label(key), value
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,9 +117,10 @@ async def _serve(options: argparse.Namespace, root: Path, nofile: tuple[int, int
                 group.create_task(session.beat(keeper, uploads)),
                 group.create_task(session.tell()),
                 group.create_task(keeper.reread()),
+                group.create_task(tidy(hosts)),
             ]
             if options.fleet is None:
-                tasks.append(group.create_task(_refresh(hosts[0], options.api)))
+                tasks.append(group.create_task(_refresh(hosts[0], options)))
             group.create_task(_until(ended, tasks))
 
 
@@ -113,11 +131,12 @@ async def _until(ended: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
         task.cancel()
 
 
-async def _refresh(host: Host, api: str) -> None:
+async def _refresh(host: Host, options: argparse.Namespace) -> None:
     """Look at the computer now and then: a GPU may have fallen ill, a port gone down."""
     while True:
         await asyncio.sleep(FACTS_SECONDS)
-        facts = (await asyncio.to_thread(this_machine, api)).model_copy(update={"name": host.name})
+        facts = await asyncio.to_thread(this_machine, options.api, dict(options.label))
+        facts = facts.model_copy(update={"name": host.name})
         if facts.model_copy(update={"boot_id": host.boot_id}) != host.facts:
             host.set_facts(facts)
 
@@ -127,7 +146,7 @@ def find_hosts(options: argparse.Namespace, root: Path) -> tuple[list[Host], str
     if options.fleet is not None:
         fleet = load_fleet(options.fleet)
         return [Host(facts, root / "machines" / safe(facts.name), None) for facts in fleet.machines], fleet.cluster
-    facts = this_machine(options.api)
+    facts = this_machine(options.api, dict(options.label))
     return [Host(facts, root / "machines" / safe(facts.name), facts.boot_id)], None
 
 

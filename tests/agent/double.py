@@ -53,6 +53,7 @@ class Api:
         self.syncs: list[tuple[float, SyncRequest]] = []
         self.reports: dict[str, list[WorkerReport]] = {}
         self.refuse: int | None = None
+        self.code = "conflict"
         self.need_facts: set[str] = set()
         self.facts: dict[str, Any] = {}
         self._thread: threading.Thread | None = None
@@ -116,7 +117,7 @@ class Api:
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return JSONResponse({"detail": "who are you"}, 401)
         if self.refuse:
-            return JSONResponse({"detail": "another agent holds these machines"}, self.refuse)
+            return JSONResponse({"detail": "another agent holds these machines", "code": self.code}, self.refuse)
         parsed = SyncRequest.model_validate_json(await request.body())
         answer = await run_in_threadpool(self._sync, parsed)
         return Response(answer.model_dump_json(), media_type="application/json")

@@ -62,7 +62,7 @@ def test_ports_are_rails_in_the_order_of_the_bus(tmp_path: Path) -> None:
 
 
 def test_this_computer() -> None:
-    facts = hardware.this_machine("http://127.0.0.1:1")
+    facts = hardware.this_machine("http://127.0.0.1:1", {"site": "here"})
     assert facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert facts.cpu_cores >= 1
     assert facts.memory_bytes > 2**20

@@ -2,13 +2,17 @@
 
 import os
 import shlex
+import tempfile
+import traceback
 from pathlib import Path
 
 import pytest
 from agent.double import Agent, Api, config, drive, launch, worker
 
 from astraeus.agent import kernel
+from astraeus.agent import mounts as view
 
+PR_SET_DUMPABLE = 4
 KEY = "run1/1/0"
 
 
@@ -140,3 +144,31 @@ def test_a_drive_on_a_read_only_file_system_is_a_clear_failure(api: Api, agent: 
         kernel.detach(str(source))
     assert over.state == "failed"
     assert over.error == "cannot mount drive data at /x for writing: its directory is read-only"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_mounts_work_without_being_root() -> None:
+    before = sorted(os.listdir("/"))
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        for name in ("", "/drive", "/staging"):
+            os.makedirs(place + name, exist_ok=True)
+            os.chmod(place + name, 0o777)
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                kernel.prctl(PR_SET_DUMPABLE, 1)
+                drives = [view.Bind("d", place + "/drive", "/ckpt", False)]
+                view.enter(drives, [view.File("/app/a", "a")], place + "/staging")
+                Path("/ckpt/said").write_text(Path("/app/a").read_text() + str(os.geteuid()))
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert Path(place, "drive", "said").read_text() == "a65534"
+    assert sorted(os.listdir("/")) == before

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from agent.double import Agent, Api, alive, launch, worker
 
+from astraeus.agent.tidy import remove_old
+
 KEY = "run1/1/0"
 
 
@@ -113,7 +115,7 @@ def test_workers_go_on_while_the_api_is_away(api: Api, agent: Agent) -> None:
 
 def test_reports_are_repeated_until_they_are_taken(api: Api, agent: Agent) -> None:
     pid = started(api, agent, "while ! test -e go; do sleep 0.02; done; exit 4")
-    api.refuse = 503
+    api.refuse, api.code = 409, "stale-term"
     (agent.place("m-0", KEY) / "scratch/go").touch()
     while alive(pid):
         os.sched_yield()
@@ -152,3 +154,16 @@ def test_a_token_file_that_others_can_read_is_refused(api: Api, agent: Agent) ->
     done = subprocess.run(agent.command(), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "chmod 600" in done.stderr
+
+
+def test_old_logs_go_and_young_ones_stay(tmp_path: Path) -> None:
+    old, young, wanted = (tmp_path / "workers" / name for name in ("run1/1/0", "run1/2/0", "run2/1/0"))
+    for place in (old, young, wanted):
+        place.mkdir(parents=True)
+    for place, age in ((old, 100.0), (young, 300.0)):
+        (place / "forgotten").touch()
+        os.utime(place / "forgotten", (age, age))
+    remove_old(tmp_path, 200.0)
+    assert not old.parent.exists()
+    assert young.exists()
+    assert wanted.exists()
