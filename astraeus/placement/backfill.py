@@ -7,7 +7,7 @@ import numpy as np
 from astraeus.placement.choose import Found, pick_gpus
 from astraeus.placement.fleet import Floats, Ints
 from astraeus.placement.ladder import MACHINE_LEVEL
-from astraeus.placement.need import Need, ids_on
+from astraeus.placement.need import Need
 from astraeus.placement.room import Room, Taking, View
 
 
@@ -26,26 +26,25 @@ def gather(need: Need, room: Room, ends: Floats, own: Ints, now: float) -> Gathe
     fewest machines with a known end. `own` are machines kept for it before; they are kept unless others are better.
     """
     best: tuple[tuple[float, int, int, int], Found] | None = None
-    for level in need.levels:
-        for shape in need.shapes_on(level):
-            view = room.view(shape.worker)
-            times = np.where(view.fit, now, ends)
-            times[~view.usable] = np.nan
-            chosen = _soonest(level, shape.size, view, times, own)
-            if chosen is None:
-                continue
-            rows = chosen[1]
-            at, unknown = float(times[rows].max()), int(np.isinf(times[rows]).sum())
-            kept = int(np.isin(rows, own).sum())
-            found = ((at, unknown, -kept, level), Found(level, chosen[0], shape, np.sort(rows)))
-            if best is None or found[0] < best[0]:
-                best = found
+    for level, shape in need.steps:
+        view = room.view(shape.kind)
+        times = np.where(view.fit, now, ends)
+        times[~view.usable] = np.nan
+        chosen = _soonest(level, shape.size, view, times, own)
+        if chosen is None:
+            continue
+        rows = chosen[1]
+        at, unknown = float(times[rows].max()), int(np.isinf(times[rows]).sum())
+        kept = int(np.isin(rows, own).sum())
+        found = ((at, unknown, -kept, level), Found(level, chosen[0], shape, np.sort(rows)))
+        if best is None or found[0] < best[0]:
+            best = found
     return None if best is None else Gathering(best[1], best[0][0])
 
 
 def _soonest(level: int, size: int, view: View, times: Floats, own: Ints) -> tuple[int, Ints] | None:
     """The domain whose `size` soonest machines are free first, and those machines."""
-    ids = ids_on(level, view.worker, view.room.fleet)
+    ids = view.kind.ids(level)
     rows = np.flatnonzero((ids >= 0) & ~np.isnan(times))
     if not rows.size:
         return None

@@ -37,11 +37,10 @@ def find(need: Need, room: Room, avoid: frozenset[str] = frozenset()) -> Found |
 
 
 def _climb(need: Need, room: Room, avoid: frozenset[str]) -> Found | None:
-    for level in need.levels:
-        for shape in need.shapes_on(level):
-            view = room.view(shape.worker, avoid)
-            if view.most(level) >= shape.size and (found := _on_level(level, shape, view)):
-                return found
+    for level, shape in need.steps:
+        view = room.view(shape.kind, avoid)
+        if view.most(level) >= shape.size and (found := _on_level(level, shape, view)):
+            return found
     return None
 
 
@@ -71,9 +70,10 @@ def _domains_by_leftover(level: int, shape: Shape, view: View) -> list[int]:
     if enough.size == 1:
         return [int(enough[0])]
     fleet = view.room.fleet
-    ids = fleet.domains[level].ids
-    chosen = view.fit & (ids >= 0)
-    left = np.bincount(ids[chosen], np.bitwise_count(view.room.free[chosen]), minlength=counts.size)[enough]
+    rows = np.flatnonzero(view.fit)
+    rows = rows[fleet.domains[level].ids[rows] >= 0]
+    ids = fleet.domains[level].ids[rows]
+    left = np.bincount(ids, np.bitwise_count(view.room.free[rows]), minlength=counts.size)[enough]
     if LEVELS[level].rung is Rung.FABRIC:
         groups = [_fewest_groups(shape.size, view, view.rows_in(level, int(domain))) for domain in enough]
         leaves, spines = np.array(groups, np.int64).T
@@ -95,7 +95,7 @@ def choose_rows(level: int, size: int, view: View, rows: Ints) -> Ints | None:
     picked = _spread(size, view, rows)
     if link not in (INFINIBAND, ROCE):
         return picked
-    rails = view.room.fleet.rails_of(link, view.worker.min_gbps)
+    rails = view.kind.rails[link]
     if np.bitwise_and.reduce(rails[picked]):
         return picked
     best: tuple[int, Ints] | None = None
@@ -113,9 +113,13 @@ def choose_rows(level: int, size: int, view: View, rows: Ints) -> Ints | None:
 def _spread(size: int, view: View, rows: Ints) -> Ints:
     """`size` machines on as few leaf groups as possible, then as few spine groups, then evenly over them."""
     fleet = view.room.fleet
-    homes, inverse, counts = np.unique(fleet.home[rows], return_inverse=True, return_counts=True)
+    every = np.bincount(fleet.home[rows], minlength=fleet.homes)
+    homes = np.flatnonzero(every)
     if homes.size == 1:
         return np.sort(_best_rows(size, view, rows))
+    counts, number = every[homes], np.zeros(fleet.homes, np.int64)
+    number[homes] = np.arange(homes.size)
+    inverse = number[fleet.home[rows]]
     order = np.argsort(-counts, kind="stable")
     groups = int(np.searchsorted(np.cumsum(counts[order]), size)) + 1
     spine = np.zeros(homes.size, np.int64)
@@ -128,27 +132,40 @@ def _spread(size: int, view: View, rows: Ints) -> Ints:
 
 def _fewest_spines(size: int, groups: int, counts: Ints, spine: Ints) -> Ints:
     """Indices of the groups under the fewest spine groups whose `groups` largest hold the gang."""
+    order = np.lexsort((-counts, spine))
+    first = np.flatnonzero(np.concatenate(([True], spine[order][1:] != spine[order][:-1])))
+    place = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
+    singles = np.add.reduceat(np.where(place < groups, counts[order], 0), first)
+    spines = spine[order][first]
+    enough = np.flatnonzero(singles >= size)
+    if enough.size:
+        return np.flatnonzero(spine == spines[enough[np.argmin(singles[enough])]])
+    return np.flatnonzero(np.isin(spine, _several_spines(size, groups, counts, spine, spines, singles)))
 
-    def held(spines: tuple[int, ...]) -> int:
-        under = np.sort(counts[np.isin(spine, spines)])
-        return int(under[-groups:].sum())
 
-    spines = [int(s) for s in np.unique(spine)]
-    singles = [(held((s,)), s) for s in spines]
-    enough = [(room, s) for room, s in singles if room >= size]
-    if enough:
-        return np.flatnonzero(spine == min(enough)[1])
-    if len(spines) <= SPINES_SEARCHED:
-        pairs = [(held((a, b)), a, b) for i, a in enumerate(spines) for b in spines[i + 1 :]]
-        good = [pair for pair in pairs if pair[0] >= size]
+def _several_spines(size: int, groups: int, counts: Ints, spine: Ints, spines: Ints, singles: Ints) -> list[int]:
+    def held(chosen: list[int]) -> int:
+        under = np.zeros(spine.size, np.bool_)
+        for one in chosen:
+            under |= spine == one
+        return int(np.sort(counts[under])[-groups:].sum())
+
+    if spines.size <= SPINES_SEARCHED:
+        likely = [
+            [int(spines[a]), int(spines[b])]
+            for a in range(spines.size)
+            for b in range(a + 1, spines.size)
+            if singles[a] + singles[b] >= size
+        ]
+        good = [(room, pair) for pair in likely if (room := held(pair)) >= size]
         if good:
-            return np.flatnonzero(np.isin(spine, min(good)[1:]))
-    chosen: tuple[int, ...] = ()
-    for _, s in sorted(singles, key=lambda single: (-single[0], single[1])):
-        chosen = (*chosen, s)
+            return min(good)[1]
+    chosen: list[int] = []
+    for place in np.lexsort((spines, -singles)).tolist():
+        chosen.append(int(spines[place]))
         if held(chosen) >= size:
             break
-    return np.flatnonzero(np.isin(spine, chosen))
+    return chosen
 
 
 def _quotas(size: int, groups: int, counts: Ints, allowed: Ints) -> dict[int, int]:
@@ -172,21 +189,9 @@ def _best_rows(size: int, view: View, rows: Ints) -> Ints:
     if rows.size == size:
         return rows
     room = view.room
-    order = np.lexsort((rows, np.bitwise_count(room.free[rows]), -_network(view)[rows]))
+    order = np.lexsort((rows, np.bitwise_count(room.free[rows]), -view.kind.network[rows]))
     picked: Ints = rows[order[:size]]
     return picked
-
-
-def _network(view: View) -> Ints:
-    """The sum of the rates of each machine's RDMA ports that this worker may use."""
-    fleet, least = view.room.fleet, view.worker.min_gbps
-    key = ("network", least)
-    if key not in fleet.memo:
-        rates = fleet.rates[: ROCE + 1]
-        good = fleet.up[: ROCE + 1] & (rates >= least)
-        fleet.memo[key] = np.where(good, rates, 0).sum(axis=(0, 2))
-    network: Ints = fleet.memo[key]
-    return network
 
 
 def taking_of(found: Found, view: View, first: Ints | None = None) -> Taking:

@@ -6,7 +6,7 @@ of a machine in the order of ranks, and the order of the snapshot does not matte
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from astraeus.placement.types import Machine
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 RAILS_MAX = 62
 RailKey = tuple[int, int]
@@ -54,6 +56,7 @@ class Fleet:
     up: Bools
     rails: tuple[RailKey, ...]
     memo: dict[Any, Any] = field(default_factory=dict)
+    needs: dict[int, tuple[Any, Any]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -72,10 +75,30 @@ class Fleet:
         rails: Ints = self.memo[key]
         return rails
 
-    def ports(self, machine: int, link: int, rails: Sequence[int]) -> tuple[Nic, ...]:
-        """The ports of a machine on these rails, in their order."""
-        wanted = {self.rails[rail] for rail in rails}
-        return tuple(nic for key, nic in keyed_ports(self.machines[machine].ports, link) if key in wanted)
+    def same(self, array: _Array) -> _Array:
+        """The first array with these values that was asked about, so that equal arrays are one."""
+        first: _Array = self.memo.setdefault(("same", array.dtype.char, array.tobytes()), array)
+        return first
+
+    def rows_of(self, level: int, domain: int | None) -> Ints:
+        """The machines of a domain of a level, all machines for None."""
+        key = ("rows", level, domain)
+        if key not in self.memo:
+            self.memo[key] = (
+                np.arange(self.size) if domain is None else np.flatnonzero(self.domains[level].ids == domain)
+            )
+        rows: Ints = self.memo[key]
+        return rows
+
+    def hcas(self, machine: int, link: int, rails: tuple[int, ...]) -> tuple[str, ...]:
+        """The ports of a machine on these rails, in their order, as NCCL names them."""
+        key = ("hcas", machine, link, rails)
+        if key not in self.memo:
+            wanted = {self.rails[rail] for rail in rails}
+            ports = keyed_ports(self.machines[machine].ports, link)
+            self.memo[key] = tuple(nic.hca for key, nic in ports if key in wanted)
+        hcas: tuple[str, ...] = self.memo[key]
+        return hcas
 
 
 def fleet_of(machines: tuple[Machine, ...]) -> Fleet:

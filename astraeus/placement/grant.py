@@ -24,7 +24,7 @@ def grant_of(ask: Ask, found: Found, taking: Taking, fleet: Fleet, factors: Mapp
             gpu_mask=mask,
             cpu_cores=worker.cpu,
             memory_bytes=int(worker.memory),
-            hcas=tuple(nic.hca for nic in fleet.ports(row, link, rails)) if link is not None else (),
+            hcas=() if link is None else fleet.hcas(row, link, rails),
         )
         for rank, (row, mask) in enumerate(zip(taking.rows.tolist(), taking.masks.tolist(), strict=True))
     )
@@ -59,16 +59,16 @@ def estimate_of(found: Found, words: str, fleet: Fleet, factors: Mapping[str, fl
     return rails_estimate(found.rung, _slowest(found.rows, link, rails, fleet), words, factors)
 
 
-def _rails(found: Found, fleet: Fleet) -> tuple[int | None, list[int]]:
+def _rails(found: Found, fleet: Fleet) -> tuple[int | None, tuple[int, ...]]:
     """The link and rails that all members are given: those all have, without those that slow the rest down."""
     for link in _links(found, fleet):
-        masks = fleet.rails_of(link, found.shape.worker.min_gbps)[found.rows]
+        masks = found.shape.kind.rails[link][found.rows]
         common = int(np.bitwise_and.reduce(masks))
-        rails = [rail for rail in range(len(fleet.rails)) if common >> rail & 1]
+        rails = tuple(rail for rail in range(len(fleet.rails)) if common >> rail & 1)
         if rails:
             keep = rails_worth_using(_slowest(found.rows, link, rails, fleet))
-            return link, [rails[i] for i in keep]
-    return None, []
+            return link, tuple(rails[i] for i in keep)
+    return None, ()
 
 
 def _links(found: Found, fleet: Fleet) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ def _links(found: Found, fleet: Fleet) -> tuple[int, ...]:
     return tuple(links)
 
 
-def _slowest(rows: Ints, link: int, rails: list[int], fleet: Fleet) -> list[float]:
+def _slowest(rows: Ints, link: int, rails: tuple[int, ...], fleet: Fleet) -> list[float]:
     rates: list[float] = fleet.rates[link][np.ix_(rows, np.array(rails, np.int64))].min(axis=0).tolist()
     return rates
 

@@ -10,9 +10,10 @@ from astraeus.placement.backfill import gather, keeping
 from astraeus.placement.choose import Found, find, taking_of
 from astraeus.placement.fleet import Ints, fleet_of
 from astraeus.placement.grant import grant_of, place_of
+from astraeus.placement.kinds import SLACK, Kind
 from astraeus.placement.ladder import LEVELS
 from astraeus.placement.layers import NOW, SOON, Layers
-from astraeus.placement.need import SLACK, Need, Worker, candidates, ideal_level, need_of
+from astraeus.placement.need import Need, ideal_step, need_of, steps_on
 from astraeus.placement.preempt import Victims, find_victims
 from astraeus.placement.reasons import reason_of
 from astraeus.placement.room import Holdings, Taking
@@ -97,19 +98,19 @@ class _Pass:
         order = np.argsort(rows)
         rows, masks = rows[order], masks[order]
         for shape in need_of(ask.resources, self.fleet).shapes:
-            if shape.size == rows.size and self._still_there(shape.worker, rows, masks):
+            if shape.size == rows.size and self._still_there(shape.kind, rows, masks):
                 size = rows.size
                 return Taking(rows, masks, np.full(size, shape.worker.cpu), np.full(size, shape.worker.memory))
         return None
 
-    def _still_there(self, worker: Worker, rows: Ints, masks: Ints) -> bool:
+    def _still_there(self, kind: Kind, rows: Ints, masks: Ints) -> bool:
         soon = self.layers.room(SOON)
         return bool(
-            (np.bitwise_count(masks) == worker.gpus).all()
-            and candidates(worker, self.fleet).usable[rows].all()
+            (np.bitwise_count(masks) == kind.gpus).all()
+            and kind.usable[rows].all()
             and ((masks & ~soon.free[rows]) == 0).all()
-            and (soon.cpu[rows] + SLACK >= worker.cpu).all()
-            and (soon.memory[rows] + SLACK >= worker.memory).all()
+            and (soon.cpu[rows] + SLACK >= kind.cpu).all()
+            and (soon.memory[rows] + SLACK >= kind.memory).all()
         )
 
     def _keep(self, ask: Ask, taking: Taking) -> None:
@@ -168,11 +169,11 @@ class _Pass:
         return True
 
     def _better(self, need: Need, found: Found) -> int | None:
-        ideal = ideal_level(need, self.fleet)
+        ideal = ideal_step(need)
         return ideal[0] if ideal is not None and LEVELS[ideal[0]].rung < found.rung else None
 
     def _grant(self, ask: Ask, found: Found, protected: bool) -> None:
-        taking = taking_of(found, self.layers.room(NOW, protected).view(found.shape.worker))
+        taking = taking_of(found, self.layers.room(NOW, protected).view(found.shape.kind))
         self.layers.take(taking, f"in use by {ask.run_name}")
         limit = ask.time_limit_seconds
         self._busy_until(taking, np.inf if limit is None else self.now + limit)
@@ -194,7 +195,7 @@ class _Pass:
         soon = None if found else find(waiting.need, self.layers.room(SOON, waiting.protected), waiting.ask.avoid)
         held = found or soon
         if held is not None:
-            view = self.layers.room(SOON, waiting.protected).view(held.shape.worker)
+            view = self.layers.room(SOON, waiting.protected).view(held.shape.kind)
             self.layers.keep(waiting.ask.claim, taking_of(held, view, self.layers.room(NOW).free), "")
         for other, taking in promises:
             if taking is not None and self._still_free(taking):
@@ -218,14 +219,15 @@ class _Pass:
     def _patient_need(self, waiting: _Waiting) -> Need:
         """While patience lasts, only its ideal rung is worth a reservation or somebody else's end."""
         need = waiting.need
-        ideal = ideal_level(need, self.fleet) if self.now < waiting.ask.patience_until else None
+        ideal = ideal_step(need) if self.now < waiting.ask.patience_until else None
         if ideal is None:
             return need
         rung = LEVELS[ideal[0]].rung
-        return replace(need, levels=tuple(level for level in need.levels if LEVELS[level].rung <= rung))
+        levels = tuple(level for level in need.levels if LEVELS[level].rung <= rung)
+        return replace(need, levels=levels, steps=steps_on(levels, need.shapes))
 
     def _soon_taking(self, found: Found, protected: bool) -> Taking:
-        view = self.layers.room(SOON, protected).view(found.shape.worker)
+        view = self.layers.room(SOON, protected).view(found.shape.kind)
         return taking_of(found, view, self.layers.room(NOW, protected).free)
 
     def _preempt(self, waiting: _Waiting) -> bool:
@@ -297,6 +299,6 @@ class _Pass:
         ask = waiting.ask
         if waiting.said is not None:
             return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position)
-        view = self.layers.room(NOW, waiting.protected).view(waiting.need.shapes[-1].worker)
+        view = self.layers.room(NOW, waiting.protected).view(waiting.need.shapes[-1].kind)
         reason, blockers = reason_of(waiting.need, view, self.snapshot.cluster)
         return Wait(ask.claim, ask.run_uid, reason, blockers + waiting.more, position)

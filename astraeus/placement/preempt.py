@@ -8,9 +8,9 @@ import numpy as np
 
 from astraeus.placement.choose import Found, find
 from astraeus.placement.fleet import Bools, Floats, Ints
-from astraeus.placement.ladder import MACHINE_LEVEL
+from astraeus.placement.kinds import SLACK
 from astraeus.placement.layers import SOON, Layers
-from astraeus.placement.need import SLACK, Need, Shape, candidates, ids_on
+from astraeus.placement.need import Need, Shape
 from astraeus.placement.room import Holdings, Room
 
 DOMAINS_TRIED = 8
@@ -31,9 +31,9 @@ class Victims:
 
     def pairs(self, level: int, shape: Shape, layers: Layers) -> tuple[Ints, Ints, Ints, Ints]:
         """Holdings with a place on a level, and the distinct (run, domain) pairs they belong to."""
-        key = (level, shape.worker.min_gbps)
+        key = (level, id(shape.kind.ids(level)))
         if key not in self.memo:
-            ids = ids_on(level, shape.worker, layers.fleet)[self.holdings.rows]
+            ids = shape.kind.ids(level)[self.holdings.rows]
             held = np.flatnonzero(self.holdings.preemptible & (ids >= 0))
             domains = max(1, len(layers.fleet.domains[level].keys))
             found, inverse = np.unique(self.of[held] * domains + ids[held], return_inverse=True)
@@ -104,11 +104,7 @@ def _lowest(need: Need, searches: list[Search]) -> Search | None:
 
 
 def _feasible(need: Need, search: Search) -> bool:
-    return any(
-        search.beyond.view(shape.worker).most(level) >= shape.size
-        for level in need.levels
-        for shape in need.shapes_on(level)
-    )
+    return any(search.beyond.view(shape.kind).most(level) >= shape.size for level, shape in need.steps)
 
 
 def _without(chosen: list[int], search: Search) -> Room:
@@ -119,12 +115,12 @@ def _without(chosen: list[int], search: Search) -> Room:
 
 def _fits_with(shape: Shape, rows: Ints, room: Room, masks: Ints, cpu: Floats, memory: Floats) -> Bools:
     """Whether machines fit a worker when this much more of each is free."""
-    worker, found = shape.worker, candidates(shape.worker, room.fleet)
+    kind = shape.kind
     fits: Bools = (
-        found.usable[rows]
-        & (np.bitwise_count((room.free[rows] | masks) & found.allowed[rows]) >= worker.gpus)
-        & (room.cpu[rows] + cpu + SLACK >= worker.cpu)
-        & (room.memory[rows] + memory + SLACK >= worker.memory)
+        kind.usable[rows]
+        & (np.bitwise_count((room.free[rows] | masks) & kind.allowed[rows]) >= kind.gpus)
+        & (room.cpu[rows] + cpu + SLACK >= kind.cpu)
+        & (room.memory[rows] + memory + SLACK >= kind.memory)
     )
     return fits
 
@@ -132,7 +128,7 @@ def _fits_with(shape: Shape, rows: Ints, room: Room, masks: Ints, cpu: Floats, m
 def _gains(level: int, shape: Shape, search: Search) -> tuple[Ints, Ints, Ints, Ints]:
     """Per (run, domain): how many more machines of the domain fit if that run alone stops; and what fits already."""
     held, inverse, runs, domains = search.victims.pairs(level, shape, search.layers)
-    view, of = search.soon.view(shape.worker), search.victims.holdings
+    view, of = search.soon.view(shape.kind), search.victims.holdings
     rows = of.rows[held]
     fits = _fits_with(shape, rows, search.soon, of.masks[held], of.cpu[held], of.memory[held])
     useful = fits & ~view.fit[rows] & search.open[held]
@@ -143,42 +139,40 @@ def _gains(level: int, shape: Shape, search: Search) -> tuple[Ints, Ints, Ints, 
 def _one(need: Need, search: Search) -> list[int] | None:
     """The single run whose room is enough, with least work lost, on the tightest level, with least left over."""
     best: tuple[float, int, int, int] | None = None
-    for level in need.levels:
-        for shape in need.shapes_on(level):
-            size = 1 if level == MACHINE_LEVEL else shape.size
-            gains, runs, domains, counts = _gains(level, shape, search)
-            good = np.flatnonzero((gains > 0) & (counts[domains] + gains >= size))
-            if not good.size:
-                continue
-            left = counts[domains[good]] + gains[good] - size
-            order = np.lexsort((runs[good], left, -search.victims.started[runs[good]]))
-            run = int(runs[good[order[0]]])
-            found = (-float(search.victims.started[run]), level, int(left[order[0]]), run)
-            best = found if best is None else min(best, found)
+    for level, shape in need.steps:
+        size = shape.wanted(level)
+        gains, runs, domains, counts = _gains(level, shape, search)
+        good = np.flatnonzero((gains > 0) & (counts[domains] + gains >= size))
+        if not good.size:
+            continue
+        left = counts[domains[good]] + gains[good] - size
+        order = np.lexsort((runs[good], left, -search.victims.started[runs[good]]))
+        run = int(runs[good[order[0]]])
+        found = (-float(search.victims.started[run]), level, int(left[order[0]]), run)
+        best = found if best is None else min(best, found)
     return None if best is None else [best[3]]
 
 
 def _several(need: Need, search: Search) -> list[int] | None:
     """The fewest runs found that together free enough; loose levels first, since they bound the tight ones."""
     best: tuple[tuple[int, tuple[int, ...], float], int, list[int]] | None = None
-    for level in reversed(need.levels):
-        for shape in need.shapes_on(level):
-            for bound, domain in _promising(level, shape, search):
-                if best is not None and bound > best[0][0]:
-                    break
-                chosen = _cover(level, domain, shape, search)
-                found = (search.victims.cost(chosen), level, chosen)
-                best = found if best is None else min(best, found)
+    for level, shape in reversed(need.steps):
+        for bound, domain in _promising(level, shape, search):
+            if best is not None and bound > best[0][0]:
+                break
+            chosen = _cover(level, domain, shape, search)
+            found = (search.victims.cost(chosen), level, chosen)
+            best = found if best is None else min(best, found)
     return None if best is None else best[2]
 
 
 def _promising(level: int, shape: Shape, search: Search) -> Iterator[tuple[int, int]]:
     """Domains that can hold the gang, with the fewest victims each could do with, fewest first."""
-    size = 1 if level == MACHINE_LEVEL else shape.size
+    size = shape.wanted(level)
     gains, _, domains, counts = _gains(level, shape, search)
     most = np.zeros(counts.size, np.int64)
     np.maximum.at(most, domains, gains)
-    able = np.flatnonzero(search.beyond.view(shape.worker).counts(level) >= size)
+    able = np.flatnonzero(search.beyond.view(shape.kind).counts(level) >= size)
     bounds = np.where(most[able] > 0, -(-(size - counts[able]) // np.maximum(most[able], 1)), 2)
     bounds = np.maximum(bounds, 2)
     order = np.lexsort((able, -counts[able], bounds))[:DOMAINS_TRIED]
@@ -200,9 +194,7 @@ class _Domain:
     @classmethod
     def of(cls, level: int, domain: int, shape: Shape, search: Search) -> "_Domain":
         """The domain with nobody stopped."""
-        rows = np.flatnonzero(
-            search.beyond.view(shape.worker).fit & (ids_on(level, shape.worker, search.layers.fleet) == domain)
-        )
+        rows = np.flatnonzero(search.beyond.view(shape.kind).fit & (shape.kind.ids(level) == domain))
         place = np.full(search.layers.fleet.size, -1, np.int64)
         place[rows] = np.arange(rows.size)
         held = np.flatnonzero(search.open & (place[search.victims.holdings.rows] >= 0))
@@ -248,7 +240,7 @@ class _Domain:
 
 def _cover(level: int, domain: int, shape: Shape, search: Search) -> list[int]:
     """A small set of runs that frees enough machines of a domain which can hold the gang when all are stopped."""
-    size, runs = (1 if level == MACHINE_LEVEL else shape.size), search.victims
+    size, runs = shape.wanted(level), search.victims
     place = _Domain.of(level, domain, shape, search)
     of = runs.of[place.held]
     chosen: list[int] = []
@@ -286,6 +278,6 @@ def _needed(chosen: list[int], found: Found, search: Search) -> list[int]:
     for run in sorted(chosen, key=lambda v: (-int(runs.priority[v]), float(runs.started[v]), v)):
         rest = [other for other in needed if other != run]
         room = _without(rest, search)
-        if room.view(found.shape.worker).fit[found.rows].all():
+        if room.view(found.shape.kind).fit[found.rows].all():
             needed = rest
     return needed

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from astraeus.placement.fleet import Bools, Fleet, Floats, Ints
+from astraeus.placement.kinds import SLACK, Kind
 from astraeus.placement.ladder import MACHINE_LEVEL
-from astraeus.placement.need import SLACK, Worker, candidates, ids_on
 from astraeus.placement.types import Holding
 
 FEW_CHANGES = 512
@@ -34,6 +35,14 @@ def joined(takings: Sequence[Taking]) -> Taking:
     )
 
 
+def distinct(parts: Sequence[Ints]) -> Ints:
+    """The rows of several lists, each once, in order."""
+    rows: Ints = np.sort(np.concatenate(parts))
+    fresh = np.ones(rows.size, np.bool_)
+    np.not_equal(rows[1:], rows[:-1], out=fresh[1:])
+    return rows[fresh]
+
+
 class Holdings:
     """The holdings of a snapshot as arrays, without those on machines it does not know."""
 
@@ -50,6 +59,7 @@ class Holdings:
         self.claims = np.array([h.claim for h in known], np.int64)
         self.preemptible = np.array([h.preemptible for h in known], np.bool_) & ~self.stopping
         self._evictable: dict[int, Bools] = {}
+        self._priorities = sorted(set(self.priority[self.preemptible].tolist()))
 
     def evictable(self, priority: int) -> Bools:
         """The holdings of runs of at most this priority that may be stopped for others."""
@@ -59,7 +69,7 @@ class Holdings:
 
     def victim_priorities(self, below: int) -> list[int]:
         """The priorities under `below` that runs which may be stopped have, lowest first."""
-        return [int(p) for p in np.unique(self.priority[self.preemptible]) if p < below]
+        return [priority for priority in self._priorities if priority < below]
 
     def taking(self, chosen: Bools) -> Taking:
         """The room of some of the holdings."""
@@ -82,7 +92,7 @@ class Room:
         self.owned = np.zeros(fleet.size, np.int64)
         self.home_gpus = np.bincount(fleet.home, np.bitwise_count(self.free), minlength=fleet.homes)
         self.journal: list[Ints] = []
-        self.views: dict[tuple[Worker, frozenset[str]], View] = {}
+        self.views: dict[tuple[Kind, frozenset[str]], View] = {}
 
     def copy(self) -> "Room":
         """The same room, changed apart from here on."""
@@ -113,7 +123,7 @@ class Room:
 
     def give_back(self, taking: Taking) -> None:
         """Count held room as free."""
-        rows = np.unique(taking.rows)
+        rows = distinct([taking.rows])
         before = np.bitwise_count(self.free[rows]).astype(np.float64)
         np.bitwise_or.at(self.free, taking.rows, taking.masks & self.fleet.sound[taking.rows])
         np.add.at(self.cpu, taking.rows, taking.cpu)
@@ -134,11 +144,11 @@ class Room:
         self.owned[holdings.rows[order]] = np.bitwise_count(holdings.masks[order])
         self.home_gpus = np.bincount(self.fleet.home, np.bitwise_count(self.free), minlength=self.fleet.homes)
 
-    def view(self, worker: Worker, avoid: frozenset[str] = frozenset()) -> "View":
-        """Which machines fit this worker now."""
-        found = self.views.get((worker, avoid))
+    def view(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> "View":
+        """Which machines fit this kind of worker now."""
+        found = self.views.get((kind, avoid))
         if found is None:
-            found = self.views[worker, avoid] = View(self, worker, avoid)
+            found = self.views[kind, avoid] = View(self, kind, avoid)
         found.refresh()
         return found
 
@@ -149,32 +159,35 @@ class Room:
 
 
 class View:
-    """The machines that fit one kind of worker, counted by the domains of each level it was asked about."""
+    """The machines that fit one kind of worker, counted by the domains of each level it was asked about.
 
-    def __init__(self, room: Room, worker: Worker, avoid: frozenset[str]) -> None:
+    `memo` is for whoever asks, and is emptied when the room changes.
+    """
+
+    def __init__(self, room: Room, kind: Kind, avoid: frozenset[str]) -> None:
         self.room = room
-        self.worker = worker
-        self.candidates = candidates(worker, room.fleet)
-        self.usable = self.candidates.usable
+        self.kind = kind
+        self.usable = kind.usable
+        self.memo: dict[Any, Any] = {}
         if avoid:
             self.usable = self.usable.copy()
             self.usable[[room.fleet.index[name] for name in avoid if name in room.fleet.index]] = False
+        self._seen = len(room.journal)
+        self.fit = self._all_fits()
         self._counts: dict[int, Ints] = {}
         self._most: dict[int, int] = {}
-        self._seen = len(room.journal)
-        self.fit = self._fits(np.arange(room.fleet.size))
 
     def free_gpus(self, rows: Ints) -> Ints:
         """The free GPUs of machines that this worker may have, as masks."""
-        return self.room.free[rows] & self.candidates.allowed[rows]
+        return self.room.free[rows] & self.kind.allowed[rows]
 
     def counts(self, level: int) -> Ints:
         """How many machines fit in each domain of a level."""
         found = self._counts.get(level)
         if found is None:
-            ids = ids_on(level, self.worker, self.room.fleet)
-            chosen = ids[self.fit & (ids >= 0)]
-            found = np.bincount(chosen, minlength=len(self.room.fleet.domains[level].keys))
+            ids = self.kind.ids(level)[np.flatnonzero(self.fit)]
+            size = len(self.room.fleet.domains[level].keys)
+            found = np.bincount(ids[ids >= 0], minlength=size).astype(np.int64)
             self._counts[level] = found
         return found
 
@@ -192,37 +205,46 @@ class View:
 
     def rows_in(self, level: int, domain: int) -> Ints:
         """The fitting machines of one domain, in rank order."""
-        return np.flatnonzero(self.fit & (ids_on(level, self.worker, self.room.fleet) == domain))
+        rows = np.flatnonzero(self.fit)
+        inside: Ints = rows[self.kind.ids(level)[rows] == domain]
+        return inside
 
     def refresh(self) -> None:
         """Take in what has changed in the room since the last look."""
         journal = self.room.journal
         if self._seen == len(journal):
             return
-        rows = np.unique(np.concatenate(journal[self._seen :]))
-        if rows.size > FEW_CHANGES:
-            self.fit = self._fits(np.arange(self.room.fleet.size))
-            self._counts, self._most = {}, {}
-            self._seen = len(journal)
-            return
+        rows = distinct(journal[self._seen :])
         self._seen = len(journal)
+        self.memo.clear()
+        if rows.size > FEW_CHANGES:
+            self.fit = self._all_fits()
+            self._counts, self._most = {}, {}
+            return
         fits = self._fits(rows)
         changed = rows[fits != self.fit[rows]]
         if not changed.size:
             return
         self.fit[rows] = fits
         for level, counts in self._counts.items():
-            ids = ids_on(level, self.worker, self.room.fleet)[changed]
+            ids = self.kind.ids(level)[changed]
             placed = ids >= 0
             np.add.at(counts, ids[placed], np.where(self.fit[changed[placed]], 1, -1))
         self._most.clear()
 
+    def _all_fits(self) -> Bools:
+        if not self.kind.gpus:
+            return self._fits(np.arange(self.room.fleet.size))
+        fit = np.zeros(self.room.fleet.size, np.bool_)
+        rows = np.flatnonzero(self.room.free)
+        fit[rows] = self._fits(rows)
+        return fit
+
     def _fits(self, rows: Ints) -> Bools:
-        worker, room = self.worker, self.room
-        fits: Bools = (
-            self.usable[rows]
-            & (np.bitwise_count(self.free_gpus(rows)) >= worker.gpus)
-            & (room.cpu[rows] + SLACK >= worker.cpu)
-            & (room.memory[rows] + SLACK >= worker.memory)
-        )
+        kind, room = self.kind, self.room
+        fits: Bools = self.usable[rows] & (np.bitwise_count(self.free_gpus(rows)) >= kind.gpus)
+        if kind.cpu:
+            fits &= room.cpu[rows] + SLACK >= kind.cpu
+        if kind.memory:
+            fits &= room.memory[rows] + SLACK >= kind.memory
         return fits

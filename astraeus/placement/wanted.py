@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from astraeus.placement.choose import Found, choose_rows
-from astraeus.placement.fleet import Floats, Ints
+from astraeus.placement.fleet import Floats
 from astraeus.placement.grant import estimate_of
 from astraeus.placement.ladder import LEVELS, MACHINE_LEVEL
-from astraeus.placement.need import Need, candidates, capacity, ids_on
+from astraeus.placement.need import Need
 from astraeus.placement.room import Holdings, Room, View
 
 
@@ -26,12 +26,11 @@ def wanted_place(
     need: Need, level: int, room: Room, ends: Floats, factors: Mapping[str, float]
 ) -> tuple[str, float | None]:
     """The domain waited for in words, and the bandwidth to expect there in GB/s."""
-    shape = next(s for s in need.shapes_on(level) if _holds(level, s.size, capacity(level, s.worker, room.fleet)))
-    view = room.view(shape.worker)
-    domain = _soonest(level, shape.size, view, ends)
+    shape = next(s for on, s in need.steps if on == level and s.kind.most_ever(on) >= s.wanted(on))
+    view = room.view(shape.kind)
+    domain = _soonest(level, shape.wanted(level), view, ends)
     fleet = room.fleet
-    ids = ids_on(level, shape.worker, fleet, nominal=True)
-    rows = np.flatnonzero(candidates(shape.worker, fleet).ever & (ids == domain))
+    rows = np.flatnonzero(shape.kind.ever & (shape.kind.ids(level, nominal=True) == domain))
     picked = rows[:1] if level == MACHINE_LEVEL else choose_rows(level, shape.size, view, rows)
     rows = rows[: shape.size] if picked is None else picked
     estimate = estimate_of(Found(level, domain, shape, rows), LEVELS[level].words, fleet, factors)
@@ -39,18 +38,12 @@ def wanted_place(
     return text, None if estimate is None else estimate.busbw_gbps
 
 
-def _holds(level: int, size: int, room: Ints) -> bool:
-    return bool(room.size and room.max() >= (1 if level == MACHINE_LEVEL else size))
-
-
 def _soonest(level: int, size: int, view: View, times: Floats) -> int:
     """The domain where enough machines are free soonest, then the one with most free now, then by id."""
     fleet = view.room.fleet
-    ids = ids_on(level, view.worker, fleet, nominal=True)
-    ever = candidates(view.worker, fleet).ever
+    ids, ever = view.kind.ids(level, nominal=True), view.kind.ever
     counts = np.bincount(fleet.domains[level].ids[view.fit & (ids >= 0)], minlength=len(fleet.domains[level].keys))
-    able = np.flatnonzero(capacity(level, view.worker, fleet) >= (1 if level == MACHINE_LEVEL else size))
-    size = 1 if level == MACHINE_LEVEL else size
+    able = np.flatnonzero(view.kind.capacity(level) >= size)
     when = np.zeros(able.size, np.float64)
     for place, domain in enumerate(able.tolist()):
         waits = np.where(view.fit, -np.inf, np.where(view.usable, times, np.inf))[ever & (ids == domain)]
