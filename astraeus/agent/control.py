@@ -15,6 +15,7 @@ from typing import Any
 
 from astraeus.agent.hosts import Host
 from astraeus.agent.keeper import Keeper
+from astraeus.agent.power import Power
 from astraeus.model.errors import Away, Conflict, Invalid, NotFound
 
 NAME = "control.sock"
@@ -37,8 +38,8 @@ def _address(directory: Path) -> Iterator[str]:
 class Door:
     """Serves the control socket."""
 
-    def __init__(self, directory: Path, keeper: Keeper) -> None:
-        self._directory, self._keeper = directory, keeper
+    def __init__(self, directory: Path, keeper: Keeper, power: Power) -> None:
+        self._directory, self._keeper, self._power = directory, keeper, power
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
@@ -86,18 +87,13 @@ class Door:
             case {"status": True}:
                 return {"machines": {host.name: _status(host) for host in self._keeper.hosts.values()}}
             case {"machine": str(name), "power": "on" | "off" as power}:
-                await self._power(self._virtual(name), power == "on")
+                switch = self._power.on if power == "on" else self._power.off
+                await switch(self._virtual(name))
             case {"machine": str(name), "unplug": bool(unplug)}:
                 self._virtual(name).set_plugged(not unplug)
             case _:
                 raise Invalid("unknown order; there are power, unplug, stop_all and status")
         return {}
-
-    async def _power(self, host: Host, on: bool) -> None:
-        if not on:
-            await self._keeper.power_off(host)
-        elif not host.powered:
-            host.set_power(True)
 
     def _virtual(self, name: str) -> Host:
         host = self._keeper.hosts.get(name)

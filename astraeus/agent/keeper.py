@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,7 @@ class Keeper:
             log.info("the kernel keeps the pipe of the shims small; late news are found by looking")
         asyncio.get_running_loop().add_reader(self._poke, self._hear)
         for host in self.hosts.values():
-            if not host.powered:
-                self._spawn(processes.sweep(_marked(host)))
-                continue
-            for directory in disk.open_workers(host.directory):
+            for directory in disk.open_workers(host.directory) if host.powered else ():
                 known = disk.read_known(directory)
                 if known and known.boot_id == host.boot_id:
                     self._adopt(host, directory)
@@ -93,7 +91,11 @@ class Keeper:
             for key in [key for key in host.workers if key not in items]:
                 self._fence(host.workers[key])
             for item in items.values():
-                self._want(host, item)
+                try:
+                    self._want(host, item)
+                except (Invalid, OSError) as fault:
+                    # One worker that cannot be handled must not silence the machine.
+                    log.error("cannot do what is desired of %s on %s: %s", item.key, name, fault)
 
     def _want(self, host: Host, item: DesiredWorker) -> None:
         worker = host.workers.get(item.key)
@@ -300,7 +302,8 @@ class Keeper:
     def _forget(self, worker: Worker) -> None:
         self._drop(worker)
         if worker.directory.exists():
-            disk.forget(worker.directory)
+            with suppress(OSError):
+                disk.forget(worker.directory)
 
     def _drop(self, worker: Worker) -> None:
         worker.forgotten = True
@@ -309,9 +312,8 @@ class Keeper:
         worker.host.workers.pop(worker.key, None)
         self._by_path.pop(str(worker.directory.relative_to(self.root)), None)
 
-    async def power_off(self, host: Host) -> None:
-        """Kill everything on a machine as a power fault would: nothing is written, nobody is told."""
-        host.set_power(False)
+    def abandon(self, host: Host) -> None:
+        """Kill the workers of a machine and know nothing of them any more; nothing is written of it."""
         for worker in list(host.workers.values()):
             self._cancel(worker)
             self._drop(worker)
@@ -319,7 +321,6 @@ class Keeper:
                 worker.watch.kill()
             if worker.state:
                 processes.kill_group(worker.state.pgid, worker.state.pid_started)
-        await processes.sweep(_marked(host))
 
     async def stop_all(self) -> None:
         """Stop every worker with its grace, start none any more, and return when all have ended."""
@@ -354,8 +355,3 @@ class Keeper:
             asyncio.get_running_loop().remove_reader(self._poke)
             os.close(self._poke)
             self._poke = -1
-
-
-def _marked(host: Host) -> Callable[[str], bool]:
-    suffix = f"@{host.directory}"
-    return lambda mark: mark.endswith(suffix)

@@ -21,6 +21,7 @@ from astraeus.agent.hosts import Host
 from astraeus.agent.keeper import Keeper
 from astraeus.agent.launches import Launches, clean_environment
 from astraeus.agent.link import Link
+from astraeus.agent.power import Power
 from astraeus.agent.session import Session
 from astraeus.agent.tidy import tidy
 from astraeus.agent.uploads import Uploads
@@ -108,7 +109,9 @@ async def _serve(options: argparse.Namespace, root: Path, nofile: tuple[int, int
         keeper.start()
         uploads = Uploads(link, keeper.hosts)
         stack.push_async_callback(uploads.close)
-        door = Door(root, keeper)
+        power = Power(keeper)
+        await power.settle()
+        door = Door(root, keeper, power)
         await door.open()
         stack.push_async_callback(door.close)
         log.info("session %s of %d machine(s) with %s", session.id, len(hosts), options.api)

@@ -30,7 +30,7 @@ class Uploads:
     def __init__(self, link: Link, hosts: dict[str, Host]) -> None:
         self._link, self._hosts = link, hosts
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._served: dict[str, asyncio.Task[None] | None] = {}
+        self._served: dict[str, asyncio.Task[bool] | None] = {}
         self._tls = httpx.create_ssl_context()
 
     def start(self, request: LogRequest) -> None:
@@ -39,15 +39,18 @@ class Uploads:
             return
         task = asyncio.create_task(self._serve(request))
         self._served[request.id] = task
-        task.add_done_callback(lambda _: self._done(request.id))
+        task.add_done_callback(lambda task: self._done(request.id, task))
 
-    def _done(self, name: str) -> None:
+    def _done(self, name: str, task: asyncio.Task[bool]) -> None:
         self._served[name] = None
+        if not task.cancelled() and not task.result():
+            del self._served[name]
         if len(self._served) > REMEMBERED:
             for old in [key for key, task in self._served.items() if task is None][: REMEMBERED // 2]:
                 del self._served[old]
 
-    async def _serve(self, request: LogRequest) -> None:
+    async def _serve(self, request: LogRequest) -> bool:
+        """False when nobody was reached: the request is served if the API names it again."""
         reader = Reader()
         async with self._slots:
             try:
@@ -63,8 +66,12 @@ class Uploads:
                         },
                         extensions={"trace": reader.trace},
                     )
+            except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+                log.warning("log %s: nobody at %s yet (%s)", request.id, request.reply_to, fault)
+                return False
             except (httpx.HTTPError, httpx.StreamError, Invalid) as fault:
                 log.info("log %s: the reader went away (%s)", request.id, type(fault).__name__)
+        return True
 
     async def _body(self, request: LogRequest, reader: "Reader") -> AsyncIterator[bytes]:
         host = self._hosts[request.machine]

@@ -121,3 +121,13 @@ def test_a_door_without_an_agent(tmp_path: Path) -> None:
         power(tmp_path, "m-0", True)
     with pytest.raises(Away):
         power(tmp_path / "nowhere", "m-0", True)
+
+
+def test_a_machine_that_left_the_fleet_leaves_nothing_running(api: Api, agent: Agent) -> None:
+    gone = started(api, agent, "exec sleep 1000", "run0/1/0", "m-0")
+    kept = started(api, agent, "exec sleep 1000", "run1/1/0", "m-1")
+    agent.end(signal.SIGKILL)
+    agent.fleet.write_text("cluster: lab-a\nmachines: {m-1: {}}")
+    agent.start()
+    assert not alive(gone)
+    assert alive(kept)
