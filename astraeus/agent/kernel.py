@@ -101,13 +101,14 @@ def oom_kills() -> int:
     counts = []
     for _, controllers, path in groups:
         if controllers == "":
-            counts.append(_counter(f"/sys/fs/cgroup{path}/memory.events"))
+            counts.append(kills_counted(f"/sys/fs/cgroup{path}/memory.events"))
         elif "memory" in controllers.split(","):
-            counts.append(_counter(f"/sys/fs/cgroup/memory{path}/memory.oom_control"))
+            counts.append(kills_counted(f"/sys/fs/cgroup/memory{path}/memory.oom_control"))
     return max(counts, default=0)
 
 
-def _counter(path: str) -> int:
+def kills_counted(path: str) -> int:
+    """The `oom_kill` count in a control group's file, of either version; 0 where there is none."""
     try:
         with open(path) as file:
             return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
