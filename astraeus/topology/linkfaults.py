@@ -1,0 +1,240 @@
+"""Findings about links: slower than their peers, missing between switches, with error counters."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from astraeus.topology.findings import DROP_BELOW, RARE, Finding, Scene, port_name
+from astraeus.topology.graph import Nic, Uplink
+from astraeus.topology.rates import gbps, spoken
+
+BENIGN = frozenset({"PortXmitWait", "PortRcvSwitchRelayErrors", "VL15Dropped", "PortXmitData", "PortRcvData"})
+CONGESTION = frozenset({"PortXmitDiscards", "PortXmitWait", "XmitDiscards"})
+
+Level = dict[int, int]
+"""The tier of each switch: 0 is a leaf."""
+
+
+def slow_ports(scene: Scene) -> Iterator[Finding]:
+    """Adapters below the usual rate of their kind, or below what both ends of the link could do."""
+    shape = scene.shape
+    seen: dict[int, Counter[str]] = defaultdict(Counter)
+    for nic in shape.graph.nics:
+        seen[nic.kind][nic.rate] += 1
+    for nic in shape.graph.nics:
+        usual = shape.usual.get(nic.kind, "")
+        rates = seen[nic.kind]
+        rare = rates[nic.rate] < RARE * rates.total()
+        could = scene.scan.better.get((nic.guid, nic.port)) or scene.scan.better.get((nic.switch, nic.switch_port))
+        if 0 < gbps(nic.rate) < gbps(usual) and rare:
+            yield _slow_port(scene, nic, f"where its peers run at {spoken(usual)}", usual)
+        elif could:
+            yield _slow_port(scene, nic, f"and both ends could do {could}", could)
+
+
+def _slow_port(scene: Scene, nic: Nic, instead: str, usual: str) -> Finding:
+    at = scene.at(nic.switch, nic.switch_port)
+    return Finding(
+        kind="degraded",
+        severity="warning",
+        fabric=scene.names.fabric,
+        place=port_name(nic),
+        message=f"runs at {spoken(nic.rate)} {instead}; it is on {at}",
+        cost=scene.loss(nic.host, gbps(nic.rate)),
+        advice=f"Reseat or replace the cable at {at}",
+        machines=(nic.host,),
+        detail={"device": nic.device, "is": nic.rate, "should": usual, "leaf": scene.switch(nic.switch)}
+        | {"port": nic.switch_port},
+    )
+
+
+def is_slow(rate: float, usual: float) -> bool:
+    """Whether a rail is slow enough to be left out when the others are at their usual rate."""
+    return 0 < rate < DROP_BELOW * usual
+
+
+def slow_uplinks(scene: Scene, levels: Level) -> Iterator[Finding]:
+    """Links between switches below what most of their tier run at."""
+    tiers: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+    found = list(_upward(scene, levels))
+    for guid, link in found:
+        tiers[levels[guid], levels[link.peer]][link.rate] += 1
+    for guid, link in found:
+        rates = tiers[levels[guid], levels[link.peer]]
+        usual = max(rates, key=lambda rate: (rates[rate], gbps(rate)))
+        rare = rates[link.rate] < RARE * rates.total()
+        could = scene.scan.better.get((guid, link.port)) or scene.scan.better.get((link.peer, link.peer_port))
+        if 0 < gbps(link.rate) < gbps(usual) and rare:
+            yield _slow_uplink(scene, guid, link, f"where its peers run at {spoken(usual)}", usual)
+        elif could:
+            yield _slow_uplink(scene, guid, link, f"and both ends could do {could}", could)
+
+
+def _slow_uplink(scene: Scene, guid: int, link: Uplink, instead: str, usual: str) -> Finding:
+    return Finding(
+        kind="degraded_uplink",
+        severity="warning",
+        fabric=scene.names.fabric,
+        place=scene.at(guid, link.port),
+        message=f"to {scene.at(link.peer, link.peer_port)} runs at {spoken(link.rate)} {instead}",
+        cost="flows that are put on it are as slow as it is; gangs across leaf groups notice",
+        advice=f"Reseat or replace the cable to {scene.at(link.peer, link.peer_port)}",
+        machines=(),
+        detail={"is": link.rate, "should": usual, "peer": scene.switch(link.peer), "peer_port": link.peer_port},
+    )
+
+
+def levels_of(scene: Scene) -> Level:
+    """Tiers by distance from the leaves."""
+    levels = dict.fromkeys(scene.shape.leaves, 0)
+    edge = list(levels)
+    while edge:
+        following = []
+        for guid in edge:
+            for link in scene.shape.graph.between.get(guid, ()):
+                if link.peer not in levels:
+                    levels[link.peer] = levels[guid] + 1
+                    following.append(link.peer)
+        edge = following
+    return levels | {guid: -1 for guid in scene.shape.graph.switches if guid not in levels}
+
+
+def _upward(scene: Scene, levels: Level) -> Iterator[tuple[int, Uplink]]:
+    for guid in sorted(scene.shape.graph.between):
+        for link in scene.shape.graph.between[guid]:
+            if levels[link.peer] > levels[guid] or (levels[link.peer] == levels[guid] and guid < link.peer):
+                yield guid, link
+
+
+def missing_uplinks(scene: Scene, levels: Level) -> Iterator[Finding]:
+    """Switches with fewer links to the tier above than their siblings."""
+    families: dict[tuple[int, int], dict[int, list[Uplink]]] = defaultdict(dict)
+    for guid in scene.shape.graph.switches:
+        ups = [link for link in scene.shape.graph.between.get(guid, ()) if levels[link.peer] > levels[guid] >= 0]
+        if levels[guid] == 0 and guid not in scene.shape.group_of:
+            continue
+        families[_family(scene, levels, guid)][guid] = ups
+    for members in families.values():
+        totals = Counter(len(ups) for ups in members.values())
+        usual = max(totals, key=lambda total: (totals[total], total))
+        for guid, ups in sorted(members.items()):
+            if len(ups) < usual:
+                yield _missing_uplinks(scene, guid, ups, usual, members)
+
+
+def _family(scene: Scene, levels: Level, guid: int) -> tuple[int, int]:
+    """Siblings: leaves under one spine group, spines that serve it, switches of a tier above."""
+    if levels[guid] == 0:
+        return 0, scene.shape.groups[scene.shape.group_of[guid]].spine
+    below = Counter(
+        scene.shape.groups[scene.shape.group_of[link.peer]].spine
+        for link in scene.shape.graph.between.get(guid, ())
+        if link.peer in scene.shape.group_of
+    )
+    return levels[guid], below.most_common(1)[0][0] if below else -1
+
+
+def _missing_uplinks(
+    scene: Scene, guid: int, ups: list[Uplink], usual: int, members: dict[int, list[Uplink]]
+) -> Finding:
+    to, ports = _where_to(guid, ups, members)
+    where = ", ".join(scene.switch(peer) for peer in to) or "the tier above"
+    own = scene.switch(guid)
+    at = f"; port {', '.join(map(str, ports))} should lead there" if ports else ""
+    dark = [port for port in ports if (guid, port) in scene.scan.down]
+    down = f" and port {', '.join(map(str, dark))} is down" if dark else ""
+    return Finding(
+        kind="uplink_down",
+        severity="warning",
+        fabric=scene.names.fabric,
+        place=own,
+        message=f"has {len(ups)} of {usual} links to the tier above: {usual - len(ups)} to {where} missing{at}{down}",
+        cost=f"{(usual - len(ups)) / usual:.0%} less bandwidth out of {own}; gangs across leaf groups notice",
+        advice=f"Check the cables of {own} to {where}",
+        machines=(),
+        detail={"links": len(ups), "usual": usual, "to": [scene.switch(peer) for peer in to], "ports": ports},
+    )
+
+
+def _where_to(guid: int, ups: list[Uplink], members: dict[int, list[Uplink]]) -> tuple[list[int], list[int]]:
+    """The switches that links are missing to, and the own ports that lead there on most siblings."""
+    own = Counter(link.peer for link in ups)
+    others = [Counter(link.peer for link in links) for other, links in members.items() if other != guid]
+    short = []
+    for peer in sorted({peer for counts in others for peer in counts}):
+        having = Counter(counts[peer] for counts in others if counts[peer])
+        usual = max(having, key=lambda many: (having[many], many))
+        if 2 * having.total() > len(others) and own[peer] < usual:
+            short.append(peer)
+    used = {link.port for link in ups}
+    ports: Counter[int] = Counter(
+        link.port for other, links in members.items() if other != guid for link in links if link.peer in short
+    )
+    return short, sorted(port for port, many in ports.items() if 2 * many > len(others) and port not in used)
+
+
+def counters(scene: Scene) -> Iterator[Finding]:
+    """Ports with error counters, and those where packets wait or are thrown away."""
+    at = {(nic.switch, nic.switch_port): nic for nic in scene.shape.graph.nics}
+    own = {(nic.guid, nic.port): nic for nic in scene.shape.graph.nics}
+    for (guid, port), found in sorted(scene.scan.counters.items()):
+        nic = at.get((guid, port)) or own.get((guid, port))
+        if guid not in scene.shape.graph.switches and nic is None:
+            continue
+        errors = {name: value for name, value in found.items() if name not in BENIGN | CONGESTION}
+        waits = {name: value for name, value in found.items() if name in CONGESTION}
+        place = scene.at(guid, port) if guid in scene.shape.graph.switches else port_name(nic) if nic else ""
+        whose = f" (to {port_name(nic)})" if nic and guid in scene.shape.graph.switches else ""
+        machines = (nic.host,) if nic else ()
+        if errors:
+            yield _counted(scene, "errors", place, whose, errors, machines)
+        if waits.keys() - BENIGN:
+            yield _counted(scene, "congested", place, whose, waits, machines)
+
+
+def _counted(
+    scene: Scene, kind: str, place: str, whose: str, found: dict[str, int], machines: tuple[str, ...]
+) -> Finding:
+    said = ", ".join(f"{name} {value}" for name, value in found.items())
+    lossy = kind == "errors"
+    return Finding(
+        kind=kind,
+        severity="warning" if lossy else "info",
+        fabric=scene.names.fabric,
+        place=place,
+        message=f"counted {said}{whose}",
+        cost="packets are sent again; the link may fail soon" if lossy else "packets waited here and were dropped",
+        advice="Clear the counters and look again in an hour; if they grow, replace the cable"
+        if lossy
+        else "Look for uplinks that are down, and whether adaptive routing is on",
+        machines=machines,
+        detail={"counters": found},
+    )
+
+
+def oversubscription(scene: Scene, levels: Level) -> None:
+    """Note Gb/s down over Gb/s up for every leaf group, as built and as it is."""
+    for group in scene.shape.groups:
+        down_live = sum(
+            gbps(nic.rate)
+            for nic in scene.shape.graph.nics
+            if nic.switch in set(group.leaves) and nic.host in scene.shape.home
+        )
+        ups = [
+            [link for link in scene.shape.graph.between.get(leaf, ()) if levels[link.peer] > 0] for leaf in group.leaves
+        ]
+        rates = [gbps(link.rate) for links in ups for link in links]
+        if not rates or not sum(rates) or not down_live:
+            continue
+        usual_up = max(rates)
+        most = _mode([len(links) for links in ups])
+        down = sum(
+            len(scene.shape.devices[host]) * max((gbps(nic.rate) for nic in scene.shape.by_host[host]), default=0.0)
+            for host in group.machines
+        )
+        group.nominal = round(down / (most * len(group.leaves) * usual_up), 2)
+        group.live = round(down_live / sum(rates), 2)
+
+
+def _mode(values: Iterable[int]) -> int:
+    seen = Counter(values)
+    return max(seen, key=lambda value: (seen[value], value))
