@@ -120,9 +120,6 @@ def _ours(error: AstraeusError) -> Response:
         headers["WWW-Authenticate"] = 'Bearer realm="astraeus"'
     if error.retryable:
         headers["Retry-After"] = "1"
-    if error.http_status in (410, 413):
-        # The rest of the body is not read; only a closed connection stops the sender.
-        headers["Connection"] = "close"
     return problem(error.http_status, error.code, error.message, faults, headers)
 
 

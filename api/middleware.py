@@ -31,22 +31,32 @@ class Observed:
             return
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-        began, status = time.monotonic(), 0
+        began, status, unread = time.monotonic(), 0, _has_body(Headers(scope=scope))
+
+        async def take() -> Message:
+            nonlocal unread
+            message = await receive()
+            unread = unread and message.get("more_body", False)
+            return message
 
         async def observe(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                if unread and status >= 400:
+                    # Only this stops a sender whose body nobody will read.
+                    headers["Connection"] = "close"
             await send(message)
 
         try:
-            await self.app(scope, receive, observe)
+            await self.app(scope, take, observe)
         except Exception as error:
             if status:
                 log.info("answer broken off: %s (request %s)", error, request_id)
                 raise
-            await answer(error)(scope, receive, observe)
+            await answer(error)(scope, take, observe)
         finally:
             self._count(scope, status or 499, time.monotonic() - began, request_id)
 
@@ -56,3 +66,7 @@ class Observed:
         level = logging.DEBUG if scope["path"] in QUIET else logging.INFO
         text = "%s %s %d %.1f ms (request %s)"
         log.log(level, text, scope["method"], scope["path"], status, seconds * 1000, request_id)
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"

@@ -79,6 +79,8 @@ def _as_taken(schemas: dict[str, Any]) -> None:
     schemas["Metadata"]["properties"]["name"] = {"type": "string", "pattern": RUN_NAME, "title": "Name"}
     schemas["DriveMount"]["properties"]["mount_path"]["pattern"] = PLAIN_PATH
     schemas["ConfigFile"]["properties"]["mounts"]["items"]["pattern"] = PLAIN_PATH
+    # What bounds arguments first is the size of the whole body.
+    del schemas["TaskTemplate"]["properties"]["args"]["items"]["maxLength"]
     metadata = {key: value for key, value in schemas["Metadata"].items() if key != "required"}
     properties = {**schemas["Submission"]["properties"], "metadata": metadata}
     schemas[TEMPLATE] = {**schemas["Submission"], "title": TEMPLATE, "properties": properties, "required": ["spec"]}

@@ -29,7 +29,7 @@ SYNC_MAX = 32 * 1024 * 1024
 async def sync(request: Request, state: State, caller: Machine) -> Response:
     """Held back up to `wait_seconds` while there is nothing newer than `seen`."""
     try:
-        report = SyncRequest.model_validate(decode(await read_bytes(request, SYNC_MAX)))
+        report = SyncRequest.model_validate(decode(await read_bytes(request, SYNC_MAX)), strict=True)
     except ValidationError as error:
         raise BadSpec(faults_of(error, SyncRequest)) from error
     answer = await agents.sync(state, caller, report)
@@ -67,5 +67,5 @@ async def logs(
     caller: Machine,
     id: Annotated[str, Path(description="The id of the log request.")],
 ) -> None:
-    """Taken as fast as the reader reads; `410` when nobody reads any more."""
+    """Taken as fast as the reader reads; `410` and a closed connection when the reader leaves."""
     await agents.receive_log(state, caller, id, request.stream())

@@ -85,10 +85,10 @@ async def launch(state: AppState, caller: Caller, run_uid: str, attempt: int) ->
 
 
 async def receive_log(state: AppState, caller: Caller, id: str, chunks: AsyncIterator[bytes]) -> None:
-    """Hand an upload over to its reader. Raises `ReaderLeft` when nobody reads (any more)."""
+    """Hand an upload over to its reader. Raises `NotFound` when nobody waits for it, `ReaderLeft` later."""
     relay = state.relays.waiting(id)
     if relay is None or not speaks_for(caller, relay.cluster):
-        raise ReaderLeft("Nobody waits for this log any more.")
+        raise NotFound("Nobody waits for this log, or not any more.")
     relay.connected.set()
     state.background.start(forget(state, id), "forgetting a log request")
     try:

@@ -1,0 +1,95 @@
+"""The runs list for people: newest first, searched, counted and cut into pages by the database."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Text, and_, cast, func, or_, select
+from sqlalchemy.sql import Select
+
+from astraeus.ledger.core import Tx
+from astraeus.ledger.tables import claim, event, run
+from astraeus.model import words
+
+COLUMNS = (
+    *run.c["uid", "name", "cluster", "state", "final", "reason", "network", "attempt", "held", "budget", "budget_left"],
+    *run.c["submitted_at", "finished_at", "labels", "priority", "spec"],
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which runs: those whose name, labels or reason hold every word of `search`, in any of `states`."""
+
+    search: str = ""
+    states: Collection[str] = ()
+    cluster: str | None = None
+    limit: int = 50
+    offset: int = 0
+
+
+async def runs(tx: Tx, workspace_id: str, wanted: Wanted) -> tuple[list[dict[str, Any]], int]:
+    """The rows of one page, and how many there are in all."""
+    where = and_(*_conditions(workspace_id, wanted))
+    total = int((await tx.conn.execute(select(func.count()).select_from(run).where(where))).scalar_one())
+    query = select(*COLUMNS).where(where).order_by(run.c.submitted_at.desc(), run.c.uid.desc())
+    rows = (await tx.conn.execute(query.limit(wanted.limit).offset(wanted.offset))).mappings().all()
+    arrived = await _arrived(tx, [row["uid"] for row in rows if row["state"] == "Starting"])
+    return [_row(row, arrived) for row in rows], total
+
+
+async def counts(tx: Tx, workspace_id: str) -> dict[str, int]:
+    """How many runs are in each state."""
+    query: Select[tuple[str, int]] = select(run.c.state, func.count()).where(*_visible(workspace_id))
+    return {state: count for state, count in await tx.conn.execute(query.group_by(run.c.state))}
+
+
+async def latest_events(tx: Tx, uid: str, limit: int) -> list[dict[str, Any]]:
+    """A run's newest events, newest first."""
+    query = select(*event.c["id", "at", "kind", "attempt", "actor", "message"]).where(event.c.run_uid == uid)
+    found = await tx.conn.execute(query.order_by(event.c.id.desc()).limit(limit))
+    return [dict(row) for row in found.mappings()]
+
+
+def _visible(workspace_id: str) -> list[ColumnElement[bool]]:
+    return [run.c.workspace == workspace_id, run.c.hidden_at.is_(None)]
+
+
+def _conditions(workspace_id: str, wanted: Wanted) -> list[ColumnElement[bool]]:
+    conditions = _visible(workspace_id)
+    if wanted.states:
+        conditions.append(run.c.state.in_(wanted.states))
+    if wanted.cluster:
+        conditions.append(run.c.cluster == wanted.cluster)
+    for word in wanted.search.lower().replace("\0", "").split()[:8]:
+        places = (run.c.name, func.lower(cast(run.c.labels, Text)), func.lower(run.c.reason))
+        conditions.append(or_(*(place.contains(word, autoescape=True) for place in places)))
+    return conditions
+
+
+async def _arrived(tx: Tx, uids: Sequence[str]) -> Mapping[str, str]:
+    if not uids:
+        return {}
+    query = (
+        select(*claim.c["run_uid", "arrived", "size"])
+        .join(run, and_(run.c.uid == claim.c.run_uid, run.c.attempt == claim.c.attempt))
+        .where(claim.c.run_uid.in_(uids), claim.c.state == "Granted", claim.c.size.is_not(None))
+    )
+    return {row.run_uid: words.starting(row.arrived, row.size) for row in await tx.conn.execute(query)}
+
+
+def _row(row: Mapping[Any, Any], arrived: Mapping[str, str]) -> dict[str, Any]:
+    shown = {key: value for key, value in row.items() if key not in ("spec", "budget_left", "submitted_at")}
+    return shown | {
+        "reason": arrived.get(row["uid"], row["reason"]),
+        "network": (row["network"] or {}).get("words"),
+        "gpus": gpus_of(row["spec"]),
+        "left": row["budget_left"],
+        "submitted": row["submitted_at"],
+    }
+
+
+def gpus_of(spec: Mapping[str, Any]) -> int:
+    """All GPUs a run asks for."""
+    resources = spec.get("task_template", {}).get("requested_resources", {})
+    return int(resources.get("gpu_requests", {}).get("count", 0))

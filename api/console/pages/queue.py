@@ -1,0 +1,82 @@
+"""The queue of a cluster: who is next, what each waits for, what is kept for whom, and who holds how much."""
+
+import asyncio
+from collections import Counter
+
+from sqlalchemy import select
+
+from api.auth import Scope
+from api.console.view import Params, Values, View
+from api.services import fleet
+from api.services.runs import known_cluster
+from astraeus.ledger.core import Tx
+from astraeus.ledger.snapshot import load_snapshot
+from astraeus.ledger.tables import workspace
+from astraeus.placement.planner import in_order, plan
+from astraeus.placement.types import Ask, Plan, Snapshot
+
+SHOWN = 500
+
+
+async def load(scope: Scope, params: Params) -> Values:
+    """What the next pass would say of everyone who waits."""
+    wanted = str(params["only"]) if params.get("only") else None
+    async with scope.state.ledger.reading() as tx:
+        cluster = await known_cluster(tx, scope, wanted)
+        snapshot = await load_snapshot(tx, cluster)
+        paths = await _paths(tx)
+    decided = await asyncio.to_thread(plan, snapshot, tx.now)
+    ours = scope.workspace.path
+    return {
+        "cluster": cluster,
+        "clusters": [one.name for one in (await fleet.clusters(scope)).items],
+        "rows": [_row(ask, decided, paths, ours) for ask in in_order(snapshot.asks)[:SHOWN]],
+        "waiting": len(snapshot.asks),
+        "reserved": _reserved(snapshot),
+        "shares": _shares(snapshot, paths),
+    }
+
+
+async def _paths(tx: Tx) -> dict[str, str]:
+    rows = await tx.conn.execute(select(*workspace.c["id", "organisation", "name"]))
+    return {row.id: f"{row.organisation}/{row.name}" for row in rows}
+
+
+def _row(ask: Ask, decided: Plan, paths: dict[str, str], ours: str) -> Values:
+    wait = next((wait for wait in decided.waits if wait.claim == ask.claim), None)
+    owner = paths.get(ask.workspace, ask.workspace)
+    wish = ask.resources
+    return {
+        "run": ask.run_name,
+        "workspace": owner,
+        "ours": owner == ours,
+        "priority": ask.priority,
+        "submitted": ask.submitted_at,
+        "attempt": ask.attempt,
+        "gpus": wish.gpu_requests.count,
+        "machines": wish.machines,
+        "now": wait is None,
+        "reason": wait.reason if wait else "Starts with the next pass",
+        "blockers": list(wait.blockers) if wait else [],
+        "patience": ask.patience_until if ask.patience_until > ask.submitted_at else None,
+    }
+
+
+def _reserved(snapshot: Snapshot) -> list[Values]:
+    names = {ask.claim: ask.run_name for ask in snapshot.asks}
+    machines: Counter[int] = Counter(kept.claim for kept in snapshot.reserved)
+    gpus: Counter[int] = Counter()
+    for kept in snapshot.reserved:
+        gpus[kept.claim] += kept.gpu_mask.bit_count()
+    return [{"run": names.get(id, "?"), "machines": count, "gpus": gpus[id]} for id, count in machines.items()]
+
+
+def _shares(snapshot: Snapshot, paths: dict[str, str]) -> list[Values]:
+    held: Counter[str] = Counter()
+    for holding in snapshot.holdings:
+        held[paths.get(holding.workspace, holding.workspace)] += holding.gpu_mask.bit_count()
+    total = sum(machine.gpus for machine in snapshot.machines)
+    return [{"workspace": name, "gpus": count, "of": total} for name, count in held.most_common()]
+
+
+VIEW = View("queue", "Queue", load, lambda _, __: ("cluster", "machine"), {})

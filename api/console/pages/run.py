@@ -1,0 +1,110 @@
+"""One run: where it is and why, its gang, attempts and events, and the orders it takes."""
+
+from typing import Any
+from urllib.parse import quote
+
+from api.auth import Scope
+from api.console import listing
+from api.console.view import Action, Do, Params, Values, View, model
+from api.services import explain, runs
+from api.services.orders import OrderInput
+from astraeus.ledger import views
+from astraeus.ledger import runs as ledger_runs
+from astraeus.ledger.core import Tx
+from astraeus.ledger.runs import RunRow
+from astraeus.model.budget import EARN_SECONDS
+from astraeus.model.errors import NotFound
+from astraeus.model.names import canonical
+from astraeus.model.run import RunView
+
+EVENTS = 200
+SHOWN_TEXT = 4096
+
+
+async def load(scope: Scope, params: Params) -> Values:
+    """Everything of one run from one state of the ledger. Raises `NotFound`."""
+    async with scope.state.ledger.reading() as tx:
+        row = await _row(tx, scope, params)
+        latest = await ledger_runs.find(tx, scope.workspace.id, row.name)
+        (view,) = await views.run_views(tx, [row])
+        attempts = await views.attempt_views(tx, row.uid)
+        events = await listing.latest_events(tx, row.uid, EVENTS)
+    explained = await explain.explain(scope, row.name) if row.state == "Pending" and _is(latest, row) else None
+    return {
+        "run": view.model_dump(mode="json") | {"spec": shortened(view.spec)},
+        "gpus": listing.gpus_of(view.spec),
+        "priority": row.priority,
+        "by": row.submitted_by,
+        "latest": _is(latest, row),
+        "deleting": row.delete_asked_at is not None,
+        "earns_every": EARN_SECONDS,
+        "attempts": [attempt.model_dump(mode="json") for attempt in attempts],
+        "events": events,
+        "explained": explained.model_dump(mode="json") if explained else None,
+        "temporal": _temporal(scope, row),
+    }
+
+
+def _is(latest: RunRow | None, row: RunRow) -> bool:
+    return latest is not None and latest.uid == row.uid
+
+
+async def _row(tx: Tx, scope: Scope, params: Params) -> RunRow:
+    """The run of the address; `uid` picks an older one of the same name."""
+    uid = str(params.get("uid") or "")
+    if not uid:
+        row = await runs.row_named(tx, scope, params["run"])
+    else:
+        found = await ledger_runs.by_uid(tx, uid) if uid.isalnum() and len(uid) <= 32 else None
+        if found is None or found.workspace != scope.workspace.id or found.hidden_at is not None:
+            raise NotFound("There is no such run any more.")
+        row = found
+    if row.cluster != canonical(params["cluster"]):
+        raise NotFound(f"{row.name} is a run of {row.cluster}, not of {params['cluster']}.")
+    return row
+
+
+def shortened(spec: Any) -> Any:
+    """A specification to be read: long files are cut, since all of them would be sent at each change."""
+    if isinstance(spec, dict):
+        return {key: shortened(value) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [shortened(value) for value in spec]
+    if isinstance(spec, str) and len(spec) > SHOWN_TEXT:
+        return f"{spec[:SHOWN_TEXT]}… ({len(spec) - SHOWN_TEXT} more characters)"
+    return spec
+
+
+def _temporal(scope: Scope, row: RunRow) -> str | None:
+    if not scope.state.temporal_ui:
+        return None
+    workflow = quote(ledger_runs.workflow_id(row, scope.workspace), safe="")
+    namespace = quote(scope.state.temporal_namespace, safe="")
+    return f"{scope.state.temporal_ui.rstrip('/')}/namespaces/{namespace}/workflows/{workflow}"
+
+
+def _order(kind: str) -> Do:
+    async def give(scope: Scope, params: Params, values: Values) -> Any:
+        order = model(OrderInput, {"why": values.get("why") or None})
+        view: RunView = await runs.order(scope, str(values.get("name") or params.get("run")), kind, order.why)
+        return view.state
+
+    return give
+
+
+async def _delete(scope: Scope, params: Params, values: Values) -> Any:
+    view = await runs.delete(scope, str(values.get("name") or params.get("run")))
+    return view.state if view else None
+
+
+async def _spec(scope: Scope, params: Params, _: Values) -> Any:
+    async with scope.state.ledger.reading() as tx:
+        return (await _row(tx, scope, params)).spec
+
+
+def _topics(scope: Scope, _: Params) -> tuple[str, ...]:
+    return (f"run:{scope.workspace.id}/",)
+
+
+ORDERS = {kind: Action("editor", _order(kind)) for kind in runs.ORDERS} | {"delete": Action("editor", _delete)}
+VIEW = View("run", "Run", load, _topics, ORDERS | {"spec": Action("viewer", _spec)})
