@@ -14,6 +14,7 @@ from api.metrics import Metrics
 log = logging.getLogger("astraeus.api")
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET = ("/healthz", "/readyz", "/metrics", "/agent/v1/sync")
 
 
@@ -62,7 +63,7 @@ class Observed:
 
     def _count(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
         route = getattr(scope.get("route"), "path_format", "none")
-        self.metrics.served(scope["method"], route, status, seconds)
+        self.metrics.served(scope["method"] if scope["method"] in METHODS else "other", route, status, seconds)
         level = logging.DEBUG if scope["path"] in QUIET else logging.INFO
         text = "%s %s %d %.1f ms (request %s)"
         log.log(level, text, scope["method"], scope["path"], status, seconds * 1000, request_id)

@@ -86,6 +86,7 @@ class AppState:
     public_url: str
     temporal_ui: str | None = None
     replica_url: str | None = None
+    temporal_namespace: str = "default"
     temporal_up: Callable[[], Awaitable[bool]] | None = None
     background: Background = field(default_factory=Background, init=False)
     relays: Relays = field(default_factory=Relays, init=False)
