@@ -8,7 +8,7 @@ TORCH_INSTALLED = $(VENV)/.torch-installed
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-torch test check format bench clean
+.PHONY: help demo demo-torch test check format bench chaos clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ format: $(INSTALLED) ## put the code into the house's format
 
 bench: $(INSTALLED) ## measure; prints a table and writes build/bench.json
 	$(BIN)/python -m tests.benchmarks
+
+chaos: $(INSTALLED) ## kill and cut a stack at random; SEED=7 MINUTES=10 POSTGRESQL=1; writes build/chaos.json
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),3) $(if $(SEED),--seed $(SEED)) $(if $(POSTGRESQL),--postgresql)
 
 clean: ## remove what make made, .venv too
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
