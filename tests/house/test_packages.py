@@ -9,6 +9,8 @@ import pytest
 from house.source import PACKAGES, python_files, short, tracked, tree
 
 DISTRIBUTION = "astraeus-orchestrator"
+DOOR = "astraeus/client/__init__.py"
+"""What users import in scripts: it may name the client's classes, since no workflow reaches it."""
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -33,7 +35,7 @@ def test_tests_are_no_packages() -> None:
 def test_package_files_hold_a_docstring_only() -> None:
     """The workflow sandbox runs each of them again for every workflow."""
     for path in python_files(*PACKAGES):
-        if path.name == "__init__.py":
+        if path.name == "__init__.py" and short(path) != DOOR:
             body = tree(path).body
             assert len(body) == 1, f"{short(path)} does something; move it into a module"
             assert ast.get_docstring(tree(path)), f"{short(path)} has no docstring"
