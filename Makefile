@@ -38,9 +38,6 @@ bench: $(INSTALLED) ## measure; prints a table and writes build/bench.json
 chaos: $(INSTALLED) ## kill and cut a stack at random; SEED=7 MINUTES=10 POSTGRESQL=1; writes build/chaos.json
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),3) $(if $(SEED),--seed $(SEED)) $(if $(POSTGRESQL),--postgresql)
 
-chaos: $(INSTALLED) ## kill and cut a real stack at random; SEED=... and MINUTES=... repeat a schedule
-	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
-
 clean: ## remove what make made, .venv too
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
