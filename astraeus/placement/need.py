@@ -40,6 +40,11 @@ class Need:
     least: int | None
     steps: tuple[tuple[int, Shape], ...]
 
+    @property
+    def widest(self) -> Shape:
+        """The shape with most machines that can stand anywhere; what a waiting claim is told about."""
+        return self.steps[-1][1] if self.steps else self.shapes[-1]
+
 
 def need_of(resources: Resources, fleet: Fleet) -> Need:
     """The need of these resources on this fleet; kept with the fleet, known by the identity of the resources."""

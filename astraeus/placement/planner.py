@@ -299,6 +299,6 @@ class _Pass:
         ask = waiting.ask
         if waiting.said is not None:
             return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position)
-        view = self.layers.room(NOW, waiting.protected).view(waiting.need.shapes[-1].kind)
+        view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
         reason, blockers = reason_of(waiting.need, view, self.snapshot.cluster)
         return Wait(ask.claim, ask.run_uid, reason, blockers + waiting.more, position)

@@ -41,12 +41,12 @@ LINK_WORDS = {INFINIBAND: "InfiniBand", ROCE: "RoCE", ETHERNET: "Ethernet ports"
 
 
 def reason_of(need: Need, view: View, cluster: str) -> tuple[str, tuple[str, ...]]:
-    """The sentence for a gang that fits nowhere, and the blockers behind it. The view is of its last shape."""
+    """The sentence for a gang that fits nowhere, and the blockers behind it. The view is of its widest shape."""
     if not need.steps:
         words = _impossible(need)
         return words, (words,)
     level, domain = _nearest(need, view)
-    shape = need.shapes[-1]
+    shape = need.widest
     has, blockers = _blockers(level, domain, view, shape.worker)
     where = LEVELS[level].needs if shape.size > 1 else ""
     if domain is None and LEVELS[level].rung is Rung.ROCE:
@@ -60,7 +60,7 @@ def reason_of(need: Need, view: View, cluster: str) -> tuple[str, tuple[str, ...
 
 def needs_words(need: Need, where: str) -> str:
     """What the gang needs: `8 machines with 8 free H100 GPUs on one InfiniBand fabric`."""
-    shape = need.shapes[-1]
+    shape = need.widest
     models = " or ".join(need.resources.gpu_requests.models)
     place = f" {where}" if where else ""
     if need.least is not None and shape.size > 1:
@@ -79,7 +79,7 @@ def needs_words(need: Need, where: str) -> str:
 
 def _nearest(need: Need, view: View) -> tuple[int, int | None]:
     """The level and domain that came nearest, on the loosest level that has any machine for it."""
-    if need.shapes[-1].size == 1:
+    if need.widest.size == 1:
         return MACHINE_LEVEL, None
     key = ("nearest", need.levels)
     if key not in view.memo:
@@ -224,7 +224,7 @@ def _extra(need: Need, level: int, subject: str, cluster: str) -> tuple[str, ...
 
 def _apart(need: Need) -> int:
     """Machines that would do but have no place on any level the gang may stand on."""
-    kind = need.shapes[-1].kind
+    kind = need.widest.kind
     key = ("apart", need.levels)
     if key not in kind.memo:
         placed = np.zeros(kind.usable.size, np.bool_)
@@ -238,7 +238,7 @@ def _apart(need: Need) -> int:
 
 
 def _impossible(need: Need) -> str:
-    resources, size = need.resources, need.shapes[-1].size
+    resources, size = need.resources, need.widest.size
     kind, within = resources.network.interconnect, resources.topology.keep_within
     if not need.levels:
         return f"Cannot be placed: interconnect {kind} has no rung within {within}"
