@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from api import errors, openapi
+from api.console.mount import Console
 from api.middleware import Observed
 from api.routes import agent, belongings, events, fleet, health, logs, runs, templates
 from api.state import AppState
@@ -20,10 +21,12 @@ ROUTERS = (runs, logs, events, templates, fleet, belongings, agent, health)
 
 def create_app(state: AppState) -> FastAPI:
     """The ASGI app over `state`, whose hub is started already. Its lifespan ends the work left in the background."""
+    console = Console(state)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        await console.close()
         await state.background.close()
 
     app = FastAPI(
@@ -39,6 +42,7 @@ def create_app(state: AppState) -> FastAPI:
     app.state.methods_at = lambda scope: methods_at(app.router.routes, scope)
     for module in ROUTERS:
         app.include_router(module.router)
+    app.router.routes.append(console.route)
     errors.install(app)
     app.add_middleware(Observed, metrics=state.metrics)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]

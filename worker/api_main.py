@@ -51,6 +51,7 @@ async def serve(settings: Settings) -> None:
             cipher=cipher,
             public_url=settings.public_url,
             temporal_ui=settings.temporal_ui,
+            temporal_namespace=client.namespace,
             replica_url=settings.replica_url,
         )
         app = create_app(state)

@@ -94,7 +94,7 @@ def _form(wanted: str, error: AstraeusError | None = None) -> Response:
 
 def _inside(target: str) -> str | None:
     """A target that leads into the console; nothing may send a user elsewhere after signing in."""
-    safe = target.startswith("/o/") and "\\" not in target and all(" " < letter for letter in target)
+    safe = target.startswith("/o/") and "\\" not in target and all(letter > " " for letter in target)
     return target if safe else None
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Text, and_, cast, func, or_, select
-from sqlalchemy.sql import Select
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.tables import claim, event, run
@@ -40,8 +39,8 @@ async def runs(tx: Tx, workspace_id: str, wanted: Wanted) -> tuple[list[dict[str
 
 async def counts(tx: Tx, workspace_id: str) -> dict[str, int]:
     """How many runs are in each state."""
-    query: Select[tuple[str, int]] = select(run.c.state, func.count()).where(*_visible(workspace_id))
-    return {state: count for state, count in await tx.conn.execute(query.group_by(run.c.state))}
+    query = select(run.c.state, func.count().label("runs")).where(*_visible(workspace_id)).group_by(run.c.state)
+    return {row.state: row.runs for row in await tx.conn.execute(query)}
 
 
 async def latest_events(tx: Tx, uid: str, limit: int) -> list[dict[str, Any]]:

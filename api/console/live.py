@@ -124,9 +124,7 @@ class Screen(ui.element, component="web/screen.js", esm={"astraeus-console": "we
             self.params = {**self.params, **values, **fixed}
             return None
         action = self.view.actions[name]
-        scope = await session.admit(
-            self.state, self.token, self.params["org"], self.params["workspace"], action.role
-        )
+        scope = await session.admit(self.state, self.token, self.params["org"], self.params["workspace"], action.role)
         return await action.do(scope, self.params, values)
 
 

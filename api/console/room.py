@@ -60,7 +60,7 @@ def _best(level: Level, key: tuple[str, ...], machines: list[Machine], used: dic
     sizes = [(each * (i + 1), i + 1, each) for i, each in enumerate(free) if each]
     if not sizes:
         return Room(level.rung, level.words)
-    total, count, each = max(sizes, key=lambda size: (size[0], size[2]))
+    _, count, each = max(sizes, key=lambda size: (size[0], size[2]))
     return Room(level.rung, level.words, count, each, level.now.format(*key))
 
 

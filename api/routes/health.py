@@ -1,10 +1,9 @@
-"""Outside the workspaces: health, readiness, metrics, and the front page."""
+"""Outside the workspaces: health, readiness and metrics."""
 
 import asyncio
-import html
 
 from fastapi import APIRouter, Response
-from fastapi.responses import HTMLResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
 from api.auth import State
@@ -64,14 +63,3 @@ async def metrics(state: State) -> Response:
     async with state.ledger.reading() as tx:
         state.metrics.show(await figures(tx))
     return Response(state.metrics.text(), media_type=PROMETHEUS)
-
-
-@router.get("/", response_class=HTMLResponse, include_in_schema=False)
-async def front(state: State) -> str:
-    """Where to go."""
-    links = {"API description": "/openapi.json", "Readiness": "/readyz", "Metrics": "/metrics"}
-    if state.temporal_ui:
-        links["Run histories in Temporal"] = state.temporal_ui
-    items = "".join(f'<li><a href="{html.escape(to)}">{html.escape(text)}</a></li>' for text, to in links.items())
-    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Astraeus</title>'
-    return f"{head}<h1>Astraeus</h1><ul>{items}</ul></html>"

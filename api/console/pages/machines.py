@@ -78,7 +78,7 @@ def _order(kind: MachineOrder) -> Do:
 
 
 KINDS: tuple[MachineOrder, ...] = ("drain", "cordon", "return")
-ORDERS = {kind: Action("admin", _order(kind)) for kind in KINDS}
+ORDERS: dict[str, Action] = {kind: Action("admin", _order(kind)) for kind in KINDS}
 
 
 def _topics(_: Scope, __: Params) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ EXAMPLE = {
     },
 }
 KEY_MOST = 64
+PARTS = "parts"
 
 
 async def load(scope: Scope, params: Params) -> Values:
@@ -48,30 +49,41 @@ def _schema() -> dict[str, Any]:
     return schema
 
 
-def _read(values: Values) -> Any:
-    """The JSON that was typed. Raises with its place what is not JSON."""
-    data = str(values.get("text") or "").encode("utf-8", "surrogatepass")
+def _read(params: Params, values: Values) -> Any:
+    """The JSON that was typed, with the parts sent before. Raises with its place what is not JSON."""
+    id, begun = params.pop(PARTS, ("", ""))
+    text = (begun if id == values.get("id") else "") + str(values.get("text") or "")
+    data = text.encode("utf-8", "surrogatepass")
     if len(data) > BODY_MAX:
         raise TooLarge(f"The specification has {len(data)} bytes; at most {BODY_MAX} are taken.")
     return decode(data)
 
 
+async def _part(_: Scope, params: Params, values: Values) -> None:
+    """The beginning of a text too long for one message."""
+    id, begun = params.get(PARTS, ("", ""))
+    text = (begun if id == values.get("id") else "") + str(values.get("text") or "")
+    if len(text) > BODY_MAX:
+        raise TooLarge(f"The specification is too long; at most {BODY_MAX} bytes are taken.")
+    params[PARTS] = (values.get("id"), text)
+
+
 async def _plan(scope: Scope, params: Params, values: Values) -> Any:
     """What would happen now; faults where there are any."""
-    plan = await explain.plan(scope, _read(values), _cluster(values))
+    plan = await explain.plan(scope, _read(params, values), _cluster(values))
     return plan.model_dump(mode="json")
 
 
 async def _start(scope: Scope, params: Params, values: Values) -> Any:
     """Submit it. The key makes a repeated press of the button the same run."""
     key = str(values.get("key") or "")[:KEY_MOST]
-    view, _ = await runs.submit(scope, _read(values), f"console-{key}" if key else None, _cluster(values))
+    view, _ = await runs.submit(scope, _read(params, values), f"console-{key}" if key else None, _cluster(values))
     return {"name": view.metadata["name"], "cluster": view.cluster}
 
 
 async def _save(scope: Scope, params: Params, values: Values) -> Any:
     """Save it as a template."""
-    raw = _read(values)
+    raw = _read(params, values)
     name = str(values.get("template") or "").strip()
     if not name:
         raise Invalid("Give the template a name.")
@@ -87,5 +99,10 @@ VIEW = View(
     "New run",
     load,
     nothing,
-    {"plan": Action("viewer", _plan), "start": Action("editor", _start), "save": Action("editor", _save)},
+    {
+        "part": Action("viewer", _part),
+        "plan": Action("viewer", _plan),
+        "start": Action("editor", _start),
+        "save": Action("editor", _save),
+    },
 )

@@ -8,8 +8,8 @@ from api.console import listing
 from api.console.view import Action, Do, Params, Values, View, model
 from api.services import explain, runs
 from api.services.orders import OrderInput
-from astraeus.ledger import views
 from astraeus.ledger import runs as ledger_runs
+from astraeus.ledger import views
 from astraeus.ledger.core import Tx
 from astraeus.ledger.runs import RunRow
 from astraeus.model.budget import EARN_SECONDS

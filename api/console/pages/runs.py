@@ -1,7 +1,5 @@
 """The list of runs."""
 
-import time
-
 from api.auth import Scope
 from api.console import listing
 from api.console.pages.run import ORDERS
@@ -29,7 +27,6 @@ async def load(scope: Scope, params: Params) -> Values:
         "clusters": clusters,
         "from": wanted.offset,
         "size": wanted.limit,
-        "clock": int(time.time()) if rows else 0,
     }
 
 

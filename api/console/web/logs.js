@@ -1,0 +1,172 @@
+// A worker's log: bytes as they come, decoded once, kept as lines, and only the lines in sight are drawn.
+const LINE = 18;
+const LINES_MOST = 500_000;
+const LONGEST = 20_000;
+const TAIL = 2000;
+const CONTROL = /\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b[@-Z\\-_]|[\u0000-\u0008\u000b-\u001f\u007f]/g;
+
+function clean(line) {
+  const shown = line.slice(line.lastIndexOf("\r", line.length - 2) + 1).replace(CONTROL, "");
+  return shown.length > LONGEST ? shown.slice(0, LONGEST) + "… (a long line, cut)" : shown;
+}
+
+export const Logs = {
+  inject: ["link"],
+  props: { run: Object, attempts: Array, worker: Number },
+  data() {
+    return {
+      rank: 0, attempt: null, follow: true, all: false, search: "", only: false, hit: -1,
+      version: 0, top: 0, height: 400, status: "", error: "", dropped: 0,
+    };
+  },
+  computed: {
+    ranks() {
+      return this.run.workers.map((worker) => worker.rank);
+    },
+    numbers() {
+      return this.attempts.filter((attempt) => attempt.placed_at).map((attempt) => attempt.attempt).reverse();
+    },
+    // Numbers of the lines that hold the search; read through `version`, since the lines themselves are not reactive.
+    hits() {
+      const wanted = this.search.toLowerCase();
+      if (!wanted || this.version < 0) return [];
+      const hits = [];
+      for (let i = 0; i < this.lines.length; i++) if (this.lines[i].toLowerCase().includes(wanted)) hits.push(i);
+      return hits;
+    },
+    filtered() {
+      return this.only && this.search;
+    },
+    count() {
+      return this.version >= 0 && (this.filtered ? this.hits.length : this.lines.length);
+    },
+    inSight() {
+      const first = Math.max(0, Math.floor(this.top / LINE) - 20);
+      const end = Math.min(this.count, Math.ceil((this.top + this.height) / LINE) + 20);
+      return Array.from({ length: Math.max(0, end - first) }, (_, i) => {
+        const number = this.filtered ? this.hits[first + i] : first + i;
+        return { at: first + i, number, text: this.lines[number] };
+      });
+    },
+  },
+  created() {
+    this.lines = [];
+  },
+  mounted() {
+    this.load();
+  },
+  unmounted() {
+    this.stop?.abort();
+  },
+  watch: {
+    worker(rank) {
+      if (rank !== null) {
+        this.rank = rank;
+        this.load();
+      }
+    },
+    "run.attempt"() {
+      if (this.attempt === null) this.load();
+    },
+  },
+  methods: {
+    async load() {
+      this.stop?.abort();
+      const stop = (this.stop = new AbortController());
+      this.lines = [];
+      Object.assign(this, { version: this.version + 1, error: "", dropped: 0, hit: -1, status: "Asking the machine…" });
+      const name = this.run.metadata.name;
+      const query = new URLSearchParams({ follow: "1" });
+      if (this.attempt) query.set("attempt", this.attempt);
+      if (!this.all) query.set("tail", TAIL);
+      const path = `${this.link("runs", this.run.cluster, name, "logs", `${name}-${this.rank}`)}?${query}`;
+      try {
+        const answer = await fetch(path, { signal: stop.signal });
+        if (!answer.ok) throw new Error((await answer.json()).detail);
+        this.status = "Live";
+        await this.read(answer.body.getReader());
+        this.status = "The log has ended.";
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        this.status = "";
+        this.error = error.message || "The log broke off.";
+      }
+    },
+    async read(reader) {
+      const decoder = new TextDecoder();
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        const parts = (rest + (done ? decoder.decode() : decoder.decode(value, { stream: true }))).split("\n");
+        rest = parts.pop();
+        if (rest.length > 4 * LONGEST) rest = rest.slice(-LONGEST);
+        for (const part of parts) this.lines.push(clean(part));
+        if (done && rest) this.lines.push(clean(rest));
+        this.trim();
+        this.drawSoon();
+        if (done) return;
+      }
+    },
+    trim() {
+      const over = this.lines.length - LINES_MOST;
+      if (over > LINES_MOST / 10) {
+        this.lines.splice(0, over);
+        this.dropped += over;
+      }
+    },
+    drawSoon() {
+      if (this.drawing) return;
+      this.drawing = requestAnimationFrame(() => {
+        this.drawing = 0;
+        this.version++;
+        this.$nextTick(() => {
+          const box = this.$refs.box;
+          if (box && this.follow) box.scrollTop = box.scrollHeight;
+        });
+      });
+    },
+    scrolled() {
+      const box = this.$refs.box;
+      this.top = box.scrollTop;
+      this.height = box.clientHeight;
+      this.follow = box.scrollHeight - box.scrollTop - box.clientHeight < 2 * LINE;
+    },
+    find(step) {
+      if (!this.hits.length) return;
+      this.follow = false;
+      this.hit = (this.hit + step + this.hits.length) % this.hits.length;
+      this.$refs.box.scrollTop = (this.filtered ? this.hit : this.hits[this.hit]) * LINE - this.height / 2;
+    },
+    parts(text) {
+      const wanted = this.search.toLowerCase();
+      if (!wanted) return [[text, false]];
+      const found = [];
+      const lower = text.toLowerCase();
+      let from = 0;
+      for (let at = lower.indexOf(wanted); at >= 0 && found.length < 200; at = lower.indexOf(wanted, from)) {
+        found.push([text.slice(from, at), false], [text.slice(at, at + wanted.length), true]);
+        from = at + wanted.length;
+      }
+      return [...found, [text.slice(from), false]];
+    },
+  },
+  template: `
+    <section class="card logs"><div class="head"><h2>Logs</h2>
+      <label class="field inline">Worker <select v-model.number="rank" @change="load"><option v-for="one in ranks" :key="one" :value="one">{{ run.metadata.name }}-{{ one }}</option></select></label>
+      <label class="field inline">Attempt <select v-model="attempt" @change="load"><option :value="null">latest</option><option v-for="one in numbers" :key="one" :value="one">{{ one }}</option></select></label>
+      <label class="check"><input type="checkbox" v-model="all" @change="load"> from the beginning</label>
+      <span class="grow"></span>
+      <form class="row" @submit.prevent="find(1)"><input type="search" v-model="search" @input="hit = -1" placeholder="Search the log" aria-label="Search the log">
+        <button class="button" type="button" @click="find(-1)" :disabled="!hits.length" aria-label="Hit before">↑</button>
+        <button class="button" :disabled="!hits.length" aria-label="Next hit">↓</button>
+        <span v-if="search" class="soft" role="status">{{ hit >= 0 ? hit + 1 + " of " : "" }}{{ hits.length }} lines</span></form>
+      <label class="check"><input type="checkbox" v-model="only"> only hits</label></div>
+    <p v-if="error" class="note bad-note" role="alert">{{ error }} <button class="button" @click="load">Try again</button></p>
+    <div ref="box" class="log" tabindex="0" role="log" aria-live="off" :aria-label="'Log of worker ' + rank" @scroll.passive="scrolled">
+      <div class="lines" :style="{ height: count * 18 + 'px' }">
+        <div v-for="line in inSight" :key="line.at" class="line" :class="{ hit: hits[hit] === line.number }" :style="{ top: line.at * 18 + 'px' }"><template
+          v-for="[part, found] in parts(line.text)"><mark v-if="found">{{ part }}</mark><template v-else>{{ part }}</template></template></div></div></div>
+    <p class="soft">{{ status }} {{ (count || 0).toLocaleString() }} lines<template v-if="dropped"> (the first {{ dropped.toLocaleString() }} are not kept here)</template><template
+      v-if="!all"> · the last ${TAIL.toLocaleString()} and what comes</template>
+      <button v-if="!follow" class="button quiet" @click="follow = true; drawSoon()">Follow the end ↓</button></p></section>`,
+};
