@@ -37,9 +37,11 @@ def find(need: Need, room: Room, avoid: frozenset[str] = frozenset()) -> Found |
 
 
 def _climb(need: Need, room: Room, avoid: frozenset[str]) -> Found | None:
-    for level, shape in need.steps:
-        view = room.view(shape.kind, avoid)
-        if view.most(level) >= shape.size and (found := _on_level(level, shape, view)):
+    shape, view = None, None
+    for level, tried in need.steps:
+        if view is None or tried is not shape:
+            shape, view = tried, room.view(tried.kind, avoid)
+        if view.most(level) >= tried.size and (found := _on_level(level, tried, view)):
             return found
     return None
 
@@ -56,7 +58,7 @@ def _on_level(level: int, shape: Shape, view: View) -> Found | None:
 
 
 def _best_machine(view: View) -> int:
-    rows = np.flatnonzero(view.fit)
+    rows = view.rows
     fleet, room = view.room.fleet, view.room
     left = np.bitwise_count(room.free[rows]).astype(np.float64)
     order = np.lexsort((rows, room.home_gpus[fleet.home[rows]], left))
@@ -70,7 +72,7 @@ def _domains_by_leftover(level: int, shape: Shape, view: View) -> list[int]:
     if enough.size == 1:
         return [int(enough[0])]
     fleet = view.room.fleet
-    rows = np.flatnonzero(view.fit)
+    rows = view.rows
     rows = rows[fleet.domains[level].ids[rows] >= 0]
     ids = fleet.domains[level].ids[rows]
     left = np.bincount(ids, np.bitwise_count(view.room.free[rows]), minlength=counts.size)[enough]

@@ -4,6 +4,7 @@ Every decision of the pass is taken out of all of them at once, so that later cl
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ Depth = str | int
 """NOW: free. SOON: free or stopping. A number: also what evictable runs of at most that priority hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """Which room: how deep it looks, and whether the room kept for the first in line is left out."""
 
     depth: Depth

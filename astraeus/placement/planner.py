@@ -16,7 +16,7 @@ from astraeus.placement.layers import NOW, SOON, Layers
 from astraeus.placement.need import Need, ideal_step, need_of, steps_on
 from astraeus.placement.preempt import Victims, find_victims
 from astraeus.placement.reasons import reason_of
-from astraeus.placement.room import Holdings, Taking
+from astraeus.placement.room import Taking, holdings_of
 from astraeus.placement.types import Ask, Eviction, Grant, Plan, Reserved, Snapshot, Wait
 from astraeus.placement.wanted import free_at, wanted_place
 
@@ -52,12 +52,12 @@ class _Pass:
     evictions: list[Eviction] = field(default_factory=list)
     reserved: list[Reserved] = field(default_factory=list)
     deadlines: list[float] = field(default_factory=list)
-    kept: dict[int, Taking] = field(default_factory=dict)
+    kept: dict[int, tuple[Ask, Taking]] = field(default_factory=dict)
     shadow: float | None = None
 
     def __post_init__(self) -> None:
         self.fleet = fleet_of(self.snapshot.machines)
-        self.holdings = Holdings(self.snapshot.holdings, self.fleet)
+        self.holdings = holdings_of(self.snapshot.holdings, self.fleet)
         self.layers = Layers(self.fleet, self.holdings)
         self.ends = free_at(self.holdings, self.fleet.size, self.now)
         self.victims = Victims(self.holdings)
@@ -114,13 +114,14 @@ class _Pass:
         )
 
     def _keep(self, ask: Ask, taking: Taking) -> None:
-        self.kept[ask.claim] = taking
+        self.kept[ask.claim] = ask, taking
         self.layers.keep(ask.claim, taking, f"kept for {ask.run_name}")
         self._busy_until(taking, np.inf)
 
     def _drop(self, claim: int) -> Taking | None:
         self.layers.drop(claim)
-        return self.kept.pop(claim, None)
+        kept = self.kept.pop(claim, None)
+        return None if kept is None else kept[1]
 
     def _decide(self, ask: Ask) -> None:
         need = need_of(ask.resources, self.fleet)
@@ -184,9 +185,7 @@ class _Pass:
 
     def _outranked(self, ask: Ask) -> list[Ask]:
         """Claims of lower priority for which room is kept."""
-        if not self.kept:
-            return []
-        return [other for other in self.asks if other.claim in self.kept and other.priority < ask.priority]
+        return [other for other, _ in self.kept.values() if other.priority < ask.priority]
 
     def _displace(self, waiting: _Waiting, outranked: list[Ask]) -> Found | None:
         """Rather than stop more runs, take room that is kept for lower claims; what is left of it stays theirs."""

@@ -1,6 +1,7 @@
 """Why a claim waits: every blocker with its true count, in the sentence users read."""
 
 from collections import Counter
+from typing import cast
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from astraeus.placement.kinds import (
     SLACK,
     SMALL,
     UNLABELLED,
+    Kind,
     Worker,
 )
 from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, MACHINE_LEVEL, ROCE
@@ -48,6 +50,8 @@ def reason_of(need: Need, view: View, cluster: str) -> tuple[str, tuple[str, ...
     level, domain = _nearest(need, view)
     shape = need.widest
     has, blockers = _blockers(level, domain, view, shape.worker)
+    if has >= shape.size > 1 and LEVELS[level].link in (INFINIBAND, ROCE):
+        blockers = (*blockers, f"no {shape.size} of them have a rail in common")
     where = LEVELS[level].needs if shape.size > 1 else ""
     if domain is None and LEVELS[level].rung is Rung.ROCE:
         where = "on one RDMA network"
@@ -78,22 +82,27 @@ def needs_words(need: Need, where: str) -> str:
 
 
 def _nearest(need: Need, view: View) -> tuple[int, int | None]:
-    """The level and domain that came nearest, on the loosest level that has any machine for it."""
-    if need.widest.size == 1:
+    """The level and domain that came nearest, on the loosest level that has any machine for it.
+
+    Domains that could ever hold the gang come first, then those with most machines that fit now.
+    """
+    size = need.widest.size
+    if size == 1:
         return MACHINE_LEVEL, None
-    key = ("nearest", need.levels)
+    key = ("nearest", need.levels, size)
     if key not in view.memo:
-        view.memo[key] = _nearest_anew(need, view)
+        view.memo[key] = _nearest_anew(need, size, view)
     nearest: tuple[int, int | None] = view.memo[key]
     return nearest
 
 
-def _nearest_anew(need: Need, view: View) -> tuple[int, int | None]:
+def _nearest_anew(need: Need, size: int, view: View) -> tuple[int, int | None]:
     levels = [level for level in reversed(need.levels) if level != MACHINE_LEVEL]
     for level in levels:
         if view.kind.most_ever(level):
-            counts = view.counts(level)
-            return level, int(np.lexsort((np.arange(counts.size), -view.kind.capacity(level), -counts))[0])
+            counts, most = view.counts(level), view.kind.capacity(level)
+            order = np.lexsort((np.arange(counts.size), -most, -counts, most < size))
+            return level, int(order[0])
     return levels[0], None
 
 
@@ -101,55 +110,57 @@ def _blockers(level: int, domain: int | None, view: View, worker: Worker) -> tup
     """How many machines of a domain fit, and what stands against each of the others."""
     key = ("blockers", level, domain, worker.min_gbps, worker.interconnect, worker.named, worker.labels)
     if key not in view.memo:
-        groups = _groups(level, domain, view)
-        told = tuple(words for code, rows in groups if code != FITS for words in _told(code, rows, level, view, worker))
-        view.memo[key] = next((rows.size for code, rows in groups if code == FITS), 0), told
+        able, before, after = _standing(level, domain, view.kind, worker)
+        fit = view.fit[able]
+        view.memo[key] = int(np.count_nonzero(fit)), (*before, *_taken(able[~fit], view, worker), *after)
     blockers: tuple[int, tuple[str, ...]] = view.memo[key]
     return blockers
 
 
-def _groups(level: int, domain: int | None, view: View) -> list[tuple[int, Ints]]:
-    """The machines of a domain by what keeps them from serving."""
-    key = ("groups", level, domain)
-    if key not in view.memo:
-        rows = view.room.fleet.rows_of(level, domain)
-        codes = _codes(rows, view)
+def _standing(
+    level: int, domain: int | None, kind: Kind, worker: Worker
+) -> tuple[Ints, tuple[str, ...], tuple[str, ...]]:
+    """The machines of a domain that could serve, and what stands against the others whatever runs there.
+
+    That is told before and after what runs there. It is kept with the kind, for all passes over one fleet.
+    """
+    key = ("standing", level, domain, worker.min_gbps, worker.interconnect, worker.named, worker.labels)
+    if key not in kind.memo:
+        rows = kind.fleet.rows_of(level, domain)
+        codes = kind.codes[rows]
         if level != MACHINE_LEVEL:
-            outside = view.kind.ids(level)[rows] < 0
-            if outside.any():
-                apart = outside & ((codes == FITS) | ((codes >= BUSY) & (codes <= MEMORY_BUSY)))
-                base = view.room.fleet.domains[level].ids[rows]
-                codes = np.where(apart, np.where(base < 0, UNLABELLED, PORTS), codes)
-        counts = np.bincount(codes)
-        view.memo[key] = [(code, rows[codes == code]) for code in np.flatnonzero(counts).tolist()]
-    groups: list[tuple[int, Ints]] = view.memo[key]
-    return groups
+            apart = (kind.ids(level)[rows] < 0) & (codes == FITS)
+            codes = np.where(apart, np.where(kind.fleet.domains[level].ids[rows] < 0, UNLABELLED, PORTS), codes)
+        told: dict[bool, list[str]] = {False: [], True: []}
+        for code in np.flatnonzero(np.bincount(codes)).tolist():
+            if code != FITS:
+                told[code > BUSY] += _told(code, rows[codes == code], level, kind.fleet, worker)
+        kind.memo[key] = rows[codes == FITS], tuple(told[False]), tuple(told[True])
+    able, before, after = cast(tuple[Ints, tuple[str, ...], tuple[str, ...]], kind.memo[key])
+    return able, before, after
 
 
-def _codes(rows: Ints, view: View) -> Ints:
-    """For each of some machines the first thing that keeps it from serving."""
+def _taken(rows: Ints, view: View, worker: Worker) -> list[str]:
+    """What runs on machines that would serve: who holds their GPUs, or that cores or memory are short."""
     kind, room = view.kind, view.room
-    codes: Ints = kind.codes[rows]
-    busy = (codes == FITS) & ~view.fit[rows]
-    codes[busy] = BUSY
+    told = []
     if kind.cpu or kind.memory:
-        places = np.flatnonzero(busy)
-        held = rows[places]
-        short = np.bitwise_count(room.free[held] & kind.allowed[held]) >= kind.gpus
-        held, places = held[short], places[short]
-        codes[places] = np.where(room.cpu[held] + SLACK < kind.cpu, CPU_BUSY, MEMORY_BUSY)
-    return codes
+        enough = np.bitwise_count(room.free[rows] & kind.allowed[rows]) >= kind.gpus
+        if enough.any():
+            short, rows = rows[enough], rows[~enough]
+            cores = room.cpu[short] + SLACK < kind.cpu
+            for code, count in ((CPU_BUSY, np.count_nonzero(cores)), (MEMORY_BUSY, np.count_nonzero(~cores))):
+                if count:
+                    told.append(f"{count} {_words(code, worker)}")
+    return [*(_holders(rows, view) if rows.size else []), *told]
 
 
-def _told(code: int, rows: Ints, level: int, view: View, worker: Worker) -> list[str]:
-    fleet = view.room.fleet
+def _told(code: int, rows: Ints, level: int, fleet: Fleet, worker: Worker) -> list[str]:
     if code == REFUSED:
         states = Counter(fleet.machines[row].refusal or "" for row in rows.tolist())
         return [f"{number} {state}" for state, number in sorted(states.items())]
     if code == PORTS:
         return _port_words(rows, level, worker, fleet)
-    if code == BUSY:
-        return _holders(rows, view)
     if code == SMALL:
         without = int(np.count_nonzero(fleet.full[rows] == 0))
         few = rows.size - without
@@ -180,17 +191,19 @@ def _words(code: int, worker: Worker) -> str:
 
 def _holders(rows: Ints, view: View) -> list[str]:
     """Who holds the machines: the largest by name, the rest as a number."""
-    owners = view.room.owners
-    counts = np.bincount(view.room.owner[rows] + 1, minlength=1)
+    room = view.room
+    counts = np.bincount(room.owner[rows] + 1, minlength=1)
     numbers = np.flatnonzero(counts)
     shown = HOLDERS_NAMED if numbers.size > HOLDERS_NAMED + 1 else numbers.size
     least = np.partition(counts[numbers], numbers.size - shown)[numbers.size - shown]
-    large = [(-int(counts[n]), owners[n - 1] if n else "") for n in numbers[counts[numbers] >= least].tolist()]
-    named = [(-count, name) for count, name in sorted(large)[:shown]]
-    told = [f"{count} {name or 'with too few GPUs'}" for count, name in named]
+    large = numbers[counts[numbers] >= least]
+    large = large[np.lexsort((room.name_order()[large], -counts[large]))][:shown]
+    told = [
+        f"{counts[number]} {room.owners[number - 1] if number else 'with too few GPUs'}" for number in large.tolist()
+    ]
     rest = numbers.size - shown
     if rest:
-        told.append(f"{rows.size - sum(count for count, _ in named)} in use by {rest} other run{_s(rest)}")
+        told.append(f"{rows.size - int(counts[large].sum())} in use by {rest} other run{_s(rest)}")
     return told
 
 

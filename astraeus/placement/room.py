@@ -76,6 +76,15 @@ class Holdings:
         return Taking(self.rows[chosen], self.masks[chosen], self.cpu[chosen], self.memory[chosen])
 
 
+def holdings_of(holdings: tuple[Holding, ...], fleet: Fleet) -> Holdings:
+    """The holdings as arrays; the last ones are kept with the fleet, known by the identity of the tuple."""
+    kept = fleet.memo.get("holdings")
+    if kept is None or kept[0] is not holdings:
+        kept = fleet.memo["holdings"] = holdings, Holdings(holdings, fleet)
+    arrays: Holdings = kept[1]
+    return arrays
+
+
 class Room:
     """Free GPUs, cores and memory of every machine, and who holds the rest.
 
@@ -92,6 +101,8 @@ class Room:
         self.owned = np.zeros(fleet.size, np.int64)
         self.home_gpus = np.bincount(fleet.home, np.bitwise_count(self.free), minlength=fleet.homes)
         self.journal: list[Ints] = []
+        self._open: Ints | None = None
+        self._order = np.zeros(0, np.int64)
         self.views: dict[tuple[Kind, frozenset[str]], View] = {}
 
     def copy(self) -> "Room":
@@ -101,7 +112,7 @@ class Room:
         twin.free, twin.cpu, twin.memory = self.free.copy(), self.cpu.copy(), self.memory.copy()
         twin.owner, twin.owners, twin.owned = self.owner.copy(), list(self.owners), self.owned.copy()
         twin.home_gpus = self.home_gpus.copy()
-        twin.journal, twin.views = [], {}
+        twin.journal, twin.views, twin._open, twin._order = [], {}, None, self._order
         return twin
 
     def take(self, taking: Taking, owner: str) -> Taking:
@@ -123,7 +134,7 @@ class Room:
 
     def give_back(self, taking: Taking) -> None:
         """Count held room as free."""
-        rows = distinct([taking.rows])
+        rows, self._open = distinct([taking.rows]), None
         before = np.bitwise_count(self.free[rows]).astype(np.float64)
         np.bitwise_or.at(self.free, taking.rows, taking.masks & self.fleet.sound[taking.rows])
         np.add.at(self.cpu, taking.rows, taking.cpu)
@@ -143,6 +154,20 @@ class Room:
         self.owner[holdings.rows[order]] = numbers[order]
         self.owned[holdings.rows[order]] = np.bitwise_count(holdings.masks[order])
         self.home_gpus = np.bincount(self.fleet.home, np.bitwise_count(self.free), minlength=self.fleet.homes)
+
+    def name_order(self) -> Ints:
+        """The place of every owner's name in their order; index 0 stands for nobody."""
+        if self._order.size != len(self.owners) + 1:
+            self._order = np.zeros(len(self.owners) + 1, np.int64)
+            names = sorted(range(len(self.owners)), key=self.owners.__getitem__)
+            self._order[np.array(names, np.int64) + 1] = np.arange(1, len(names) + 1)
+        return self._order
+
+    def open_rows(self) -> Ints:
+        """Machines among which are all that have a free GPU."""
+        if self._open is None:
+            self._open = np.flatnonzero(self.free)
+        return self._open
 
     def view(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> "View":
         """Which machines fit this kind of worker now."""
@@ -174,8 +199,16 @@ class View:
             self.usable[[room.fleet.index[name] for name in avoid if name in room.fleet.index]] = False
         self._seen = len(room.journal)
         self.fit = self._all_fits()
+        self._rows: Ints | None = None
         self._counts: dict[int, Ints] = {}
         self._most: dict[int, int] = {}
+
+    @property
+    def rows(self) -> Ints:
+        """The machines that fit, in rank order."""
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.fit)
+        return self._rows
 
     def free_gpus(self, rows: Ints) -> Ints:
         """The free GPUs of machines that this worker may have, as masks."""
@@ -185,7 +218,7 @@ class View:
         """How many machines fit in each domain of a level."""
         found = self._counts.get(level)
         if found is None:
-            ids = self.kind.ids(level)[np.flatnonzero(self.fit)]
+            ids = self.kind.ids(level)[self.rows]
             size = len(self.room.fleet.domains[level].keys)
             found = np.bincount(ids[ids >= 0], minlength=size).astype(np.int64)
             self._counts[level] = found
@@ -196,7 +229,7 @@ class View:
         found = self._most.get(level)
         if found is None:
             if level == MACHINE_LEVEL:
-                found = int(np.count_nonzero(self.fit))
+                found = self.rows.size
             else:
                 counts = self.counts(level)
                 found = int(counts.max()) if counts.size else 0
@@ -205,8 +238,7 @@ class View:
 
     def rows_in(self, level: int, domain: int) -> Ints:
         """The fitting machines of one domain, in rank order."""
-        rows = np.flatnonzero(self.fit)
-        inside: Ints = rows[self.kind.ids(level)[rows] == domain]
+        inside: Ints = self.rows[self.kind.ids(level)[self.rows] == domain]
         return inside
 
     def refresh(self) -> None:
@@ -219,13 +251,14 @@ class View:
         self.memo.clear()
         if rows.size > FEW_CHANGES:
             self.fit = self._all_fits()
-            self._counts, self._most = {}, {}
+            self._rows, self._counts, self._most = None, {}, {}
             return
         fits = self._fits(rows)
         changed = rows[fits != self.fit[rows]]
         if not changed.size:
             return
         self.fit[rows] = fits
+        self._rows = None
         for level, counts in self._counts.items():
             ids = self.kind.ids(level)[changed]
             placed = ids >= 0
@@ -236,7 +269,7 @@ class View:
         if not self.kind.gpus:
             return self._fits(np.arange(self.room.fleet.size))
         fit = np.zeros(self.room.fleet.size, np.bool_)
-        rows = np.flatnonzero(self.room.free)
+        rows = self.room.open_rows()
         fit[rows] = self._fits(rows)
         return fit
 
