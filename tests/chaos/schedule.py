@@ -80,14 +80,14 @@ def _jobs(chance: random.Random, seconds: float) -> Iterator[Job]:
         count += 1
         kind = chance.choice(("small", "big", "big", "high", "high", "failing", "failing", "deaf", "fragile", "cpu"))
         yield _job(chance, f"{kind}-{count}", kind, at)
-        at += chance.expovariate(1 / 1.5)
+        at += chance.expovariate(1 / 1.8)
 
 
 def _job(chance: random.Random, name: str, kind: str, at: float) -> Job:
     machines, gpus, priority, steps = chance.randint(1, 4), chance.choice((1, 4, 8)), 0, chance.randint(15, 70)
     mounts = chance.random() < 0.3
     if kind == "big":
-        machines, gpus, steps = 8, 8, chance.randint(60, 140)
+        machines, gpus, steps = 8, 8, chance.randint(30, 80)
     elif kind == "high":
         machines, gpus, priority, steps = chance.choice((4, 8, 12)), 8, chance.choice((5, 10)), chance.randint(8, 30)
     elif kind == "cpu":
