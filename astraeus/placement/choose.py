@@ -51,7 +51,7 @@ def _on_level(level: int, shape: Shape, view: View) -> Found | None:
         row = _best_machine(view)
         return Found(level, int(view.room.fleet.domains[level].ids[row]), shape, np.array([row], np.int64))
     for domain in _domains_by_leftover(level, shape, view):
-        rows = choose_rows(level, shape.size, view, view.rows_in(level, domain))
+        rows = _in_domain(level, domain, shape.size, view)
         if rows is not None:
             return Found(level, domain, shape, rows)
     return None
@@ -77,7 +77,7 @@ def _domains_by_leftover(level: int, shape: Shape, view: View) -> list[int]:
     ids = fleet.domains[level].ids[rows]
     left = np.bincount(ids, np.bitwise_count(view.room.free[rows]), minlength=counts.size)[enough]
     if LEVELS[level].rung is Rung.FABRIC:
-        groups = [_fewest_groups(shape.size, view, view.rows_in(level, int(domain))) for domain in enough]
+        groups = [_fewest_groups(_in_domain(level, domain, shape.size, view), view) for domain in enough.tolist()]
         leaves, spines = np.array(groups, np.int64).T
         order = np.lexsort((enough, left, spines, leaves))
     else:
@@ -85,10 +85,19 @@ def _domains_by_leftover(level: int, shape: Shape, view: View) -> list[int]:
     return [int(domain) for domain in enough[order]]
 
 
-def _fewest_groups(size: int, view: View, rows: Ints) -> tuple[int, int]:
-    picked = _spread(size, view, rows)
+def _fewest_groups(picked: Ints | None, view: View) -> tuple[int, int]:
+    if picked is None:
+        return view.room.fleet.size, 0
     fleet = view.room.fleet
-    return int(np.unique(fleet.home[picked]).size), int(np.unique(fleet.spine[picked]).size)
+    return len(set(fleet.home[picked].tolist())), len(set(fleet.spine[picked].tolist()))
+
+
+def _in_domain(level: int, domain: int, size: int, view: View) -> Ints | None:
+    key = ("picked", level, domain, size)
+    if key not in view.memo:
+        view.memo[key] = choose_rows(level, size, view, view.rows_in(level, domain))
+    picked: Ints | None = view.memo[key]
+    return picked
 
 
 def choose_rows(level: int, size: int, view: View, rows: Ints) -> Ints | None:

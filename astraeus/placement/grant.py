@@ -12,37 +12,38 @@ from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, ROCE
 from astraeus.placement.room import Taking
 from astraeus.placement.types import Ask, Grant, Member
 
+Rails = tuple[int | None, tuple[int, ...]]
+"""The link that members reach each other by, and the rails of it that all of them are given."""
+
 
 def grant_of(ask: Ask, found: Found, taking: Taking, fleet: Fleet, factors: Mapping[str, float]) -> Grant:
     """The grant of a gang on the room that was found for it."""
-    link, rails = _rails(found, fleet)
-    worker = found.shape.worker
+    link, rails = used = _rails(found, fleet)
+    cpu, memory, machines = found.shape.worker.cpu, int(found.shape.worker.memory), fleet.machines
     members = tuple(
-        Member(
-            rank=rank,
-            machine=fleet.machines[row].name,
-            gpu_mask=mask,
-            cpu_cores=worker.cpu,
-            memory_bytes=int(worker.memory),
-            hcas=() if link is None else fleet.hcas(row, link, rails),
-        )
+        Member(rank, machines[row].name, mask, cpu, memory, () if link is None else fleet.hcas(row, link, rails))
         for rank, (row, mask) in enumerate(zip(taking.rows.tolist(), taking.masks.tolist(), strict=True))
     )
-    return Grant(ask.claim, ask.run_uid, ask.attempt, found.rung, place_of(found, fleet, factors), members)
+    return Grant(ask.claim, ask.run_uid, ask.attempt, found.rung, place_of(found, fleet, factors, used), members)
 
 
-def place_of(found: Found, fleet: Fleet, factors: Mapping[str, float]) -> NetworkPlace:
+def place_of(found: Found, fleet: Fleet, factors: Mapping[str, float], used: Rails | None = None) -> NetworkPlace:
     """The network a gang has there, in the words users read."""
     level = LEVELS[found.level]
     words = _spread_words(found, fleet) if found.rung is Rung.FABRIC else level.words
     key = fleet.domains[found.level].keys[found.domain]
     return NetworkPlace(
-        network=level.network.format(*key), words=words, estimate=estimate_of(found, words, fleet, factors)
+        network=level.network.format(*key), words=words, estimate=estimate_of(found, words, fleet, factors, used)
     )
 
 
-def estimate_of(found: Found, words: str, fleet: Fleet, factors: Mapping[str, float]) -> Estimate | None:
-    """The bandwidth to expect; None for work without GPUs, for one GPU, and where nothing is known."""
+def estimate_of(
+    found: Found, words: str, fleet: Fleet, factors: Mapping[str, float], used: Rails | None = None
+) -> Estimate | None:
+    """The bandwidth to expect; None for work without GPUs, for one GPU, and where nothing is known.
+
+    `used` are the rails that the members are given, where they are known already.
+    """
     gpus = found.shape.worker.gpus
     if gpus * found.shape.size < 2:
         return None
@@ -53,13 +54,13 @@ def estimate_of(found: Found, words: str, fleet: Fleet, factors: Mapping[str, fl
         words = "one leaf switch"
     if LEVELS[found.level].link == ETHERNET:
         return rails_estimate(found.rung, _ethernet(found, fleet), words, factors)
-    link, rails = _rails(found, fleet)
+    link, rails = used or _rails(found, fleet)
     if link is None:
         return None
     return rails_estimate(found.rung, _slowest(found.rows, link, rails, fleet), words, factors)
 
 
-def _rails(found: Found, fleet: Fleet) -> tuple[int | None, tuple[int, ...]]:
+def _rails(found: Found, fleet: Fleet) -> Rails:
     """The link and rails that all members are given: those all have, without those that slow the rest down."""
     for link in _links(found, fleet):
         masks = found.shape.kind.rails[link][found.rows]
@@ -89,7 +90,7 @@ def _links(found: Found, fleet: Fleet) -> tuple[int, ...]:
 
 
 def _slowest(rows: Ints, link: int, rails: tuple[int, ...], fleet: Fleet) -> list[float]:
-    rates: list[float] = fleet.rates[link][np.ix_(rows, np.array(rails, np.int64))].min(axis=0).tolist()
+    rates: list[float] = fleet.rates[link][rows].min(axis=0)[list(rails)].tolist()
     return rates
 
 

@@ -76,8 +76,16 @@ class Layers:
             room.give_back(taken)
 
     def protect(self, taking: Taking, owner: str) -> None:
-        """Leave this room out of what later claims see when they look at a protected layer."""
-        self._first = (taking, owner)
+        """Leave this room out of what later claims see when they look at a protected layer.
+
+        What is kept under another claim's name already stays that claim's.
+        """
+        others = np.zeros(self.fleet.size, np.int64)
+        for kept in self._kept.values():
+            others[kept.taking.rows] |= kept.taking.masks
+        masks = taking.masks & ~others[taking.rows]
+        mine = (masks != 0) | (taking.masks == 0)
+        self._first = Taking(taking.rows[mine], masks[mine], taking.cpu[mine], taking.memory[mine]), owner
 
     def stop(self, victims: Bools) -> None:
         """Count some holdings as stopping from here on."""
