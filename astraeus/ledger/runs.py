@@ -248,7 +248,8 @@ async def set_state(
         update(run).where(run.c.uid == uid, ~run.c.final).values(state=state, reason=storable(reason), **columns)
     )
     if state != row.state:
-        await events.record(tx, row.workspace, "state", actor, f"{state}: {reason}", run=row, attempt=row.attempt)
+        message = reason if reason.startswith(state) else f"{state}: {reason}"
+        await events.record(tx, row.workspace, "state", actor, message, run=row, attempt=row.attempt)
     tx.announce("run", f"{row.workspace}/{uid}")
     return True
 

@@ -10,7 +10,10 @@ RunState = Literal["Pending", "Starting", "Running", "Stopping", "Succeeded", "F
 FINAL: frozenset[str] = frozenset({"Succeeded", "Failed", "Cancelled"})
 
 WorkerState = Literal["Waiting", "Preparing", "Ready", "Running", "Stopping", "Exited", "Failed", "Lost"]
-"""Ready has arrived at the barrier; Exited ended by itself or was stopped; Failed could not start; Lost went with its machine."""
+"""Ready has arrived at the barrier, Exited ended by itself or was stopped, Failed could not start.
+
+Lost went with its machine.
+"""
 
 Cause = Literal[
     "exited",

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 from hypothesis import given
@@ -40,7 +41,7 @@ def test_running_adds_up(size: int, life: list[str | float], first: float, secon
 def test_the_pause_doubles_up_to_five_minutes(charges: int) -> None:
     pauses = [RestartBudget(None, charged).backoff_seconds for charged in range(1, charges + 1)]
     assert pauses[0] == BACKOFF_FIRST
-    for shorter, longer in zip(pauses, pauses[1:], strict=False):
+    for shorter, longer in itertools.pairwise(pauses):
         assert longer == min(2 * shorter, BACKOFF_MOST)
 
 
