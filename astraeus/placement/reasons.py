@@ -82,9 +82,9 @@ def needs_words(need: Need, where: str) -> str:
 
 
 def _nearest(need: Need, view: View) -> tuple[int, int | None]:
-    """The level and domain that came nearest, on the loosest level that has any machine for it.
+    """The level and domain that came nearest, on the loosest level that could ever hold the gang, else has any machine.
 
-    Domains that could ever hold the gang come first, then those with most machines that fit now.
+    Domains that could ever hold it come first, then those with most machines that fit now.
     """
     size = need.widest.size
     if size == 1:
@@ -98,11 +98,12 @@ def _nearest(need: Need, view: View) -> tuple[int, int | None]:
 
 def _nearest_anew(need: Need, size: int, view: View) -> tuple[int, int | None]:
     levels = [level for level in reversed(need.levels) if level != MACHINE_LEVEL]
-    for level in levels:
-        if view.kind.most_ever(level):
-            counts, most = view.counts(level), view.kind.capacity(level)
-            order = np.lexsort((np.arange(counts.size), -most, -counts, most < size))
-            return level, int(order[0])
+    for least in (size, 1):
+        for level in levels:
+            if view.kind.most_ever(level) >= least:
+                counts, most = view.counts(level), view.kind.capacity(level)
+                order = np.lexsort((np.arange(counts.size), -most, -counts, most < size))
+                return level, int(order[0])
     return levels[0], None
 
 
