@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 from astraeus.ledger.core import Ledger
-from astraeus.ledger.tenancy import Caller, authenticate
+from astraeus.ledger.tenancy import Caller, authenticate, note_use
 
 REMEMBER_SECONDS = 2.0
 REMEMBER_MOST = 4096
@@ -26,6 +26,9 @@ class TokenCache:
             return known[1]
         async with ledger.reading() as tx:
             caller = await authenticate(tx, plaintext)
+        if caller is not None and caller.unnoted:
+            async with ledger.transaction() as tx:
+                await note_use(tx, caller.token)
         if len(self._known) >= REMEMBER_MOST:
             self._known.clear()
         if caller is None:

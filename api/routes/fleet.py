@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 
 from api.auth import Admin, Viewer
 from api.body import read_model
-from api.openapi import WITH_BODY, WITH_TOKEN, body
+from api.openapi import WITH_BODY, WITH_TOKEN, body, problems
 from api.routes.common import BASE, Cluster, Cursor, Limit, Name
 from api.services import fleet
 from api.services.fleet import ClusterPage, FindingPage, MachineOrder, MachinePage, TopologyView
@@ -37,7 +37,7 @@ def _order(kind: MachineOrder, summary: str) -> None:
         f"/machines/{{name:segment}}:{kind}",
         give,
         methods=["POST"],
-        responses=WITH_BODY,
+        responses=WITH_BODY | problems(409) if kind == "lost" else WITH_BODY,
         openapi_extra=body(MachineOrderInput, required=False),
         summary=summary,
         description="May be repeated.",
@@ -48,6 +48,7 @@ def _order(kind: MachineOrder, summary: str) -> None:
 _order("drain", "No new work, and what runs there moves, not charged")
 _order("cordon", "No new work; what runs there stays")
 _order("return", "Back to work")
+_order("lost", "An operator's word that a silent machine is lost, whatever the watch holds back")
 
 
 @router.get("/topology", responses=WITH_TOKEN, summary="The network as a tree")

@@ -8,15 +8,15 @@ from api.auth import Scope
 from api.services.pages import cursor_of_ours
 from api.services.runs import known_cluster
 from api.topology import ClusterTree, tree
-from astraeus.ledger import machines, tenancy
+from astraeus.ledger import leases, machines, tenancy
 from astraeus.ledger.core import Tx
-from astraeus.model.errors import NotFound
+from astraeus.model.errors import Conflict, NotFound
 from astraeus.model.machine import MachineView
 from astraeus.model.names import canonical
 
 MACHINES_MOST = 100_000
 
-MachineOrder = Literal["drain", "cordon", "return"]
+MachineOrder = Literal["drain", "cordon", "return", "lost"]
 
 
 class MachinePage(BaseModel):
@@ -80,7 +80,7 @@ async def get(scope: Scope, name: str, cluster: str | None) -> MachineView:
 
 
 async def order(scope: Scope, name: str, order: MachineOrder, why: str | None, cluster: str | None) -> MachineView:
-    """Take a machine out of work, with or without moving what runs there, or take it back."""
+    """Take a machine out of work, with or without moving what runs there, declare it lost, or take it back."""
     actor = scope.caller.name
     async with scope.state.ledger.transaction() as tx:
         cluster = await known_cluster(tx, scope, cluster)
@@ -89,6 +89,9 @@ async def order(scope: Scope, name: str, order: MachineOrder, why: str | None, c
             await machines.drain(tx, cluster, name, actor, why)
         elif order == "cordon":
             await machines.cordon(tx, cluster, name, actor, why)
+        elif order == "lost":
+            if not await leases.declare_lost(tx, cluster, [name], actor):
+                raise Conflict(f"{name} was heard a moment ago, or is down already; only a silent machine can be lost")
         else:
             await machines.return_machine(tx, cluster, name, actor)
         view = await _machine(tx, cluster, name)

@@ -98,6 +98,12 @@ def return_(machine: Machine, cluster: Cluster = None) -> None:
     _order(machine, "return", None, cluster, "takes work again")
 
 
+@machines.command()
+def lost(machine: Machine, cluster: Cluster = None) -> None:
+    """Declare a silent machine lost, also while the watch holds such declarations back; its gangs restart elsewhere."""
+    _order(machine, "lost", None, cluster, "is declared lost")
+
+
 def _order(machine: str, order: str, reason: str | None, cluster: str | None, done: str) -> None:
     with api() as calls:
         calls.machine_order(machine, order, reason, cluster)

@@ -75,3 +75,10 @@ def test_what_names_no_place_comes_last_and_only_working_machines_are_free() -> 
         ("b", 0, ["resnet"]),
         ("d", 6, []),
     ]
+
+
+async def test_only_a_silent_machine_is_declared_lost_by_hand(world: Any, machine: Any) -> None:
+    await world.sync(machine("m-1"))
+    refused = await world.client("admin").post("/machines/m-1:lost")
+    assert refused.status_code == 409
+    assert "only a silent machine" in refused.json()["detail"]
