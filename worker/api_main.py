@@ -53,7 +53,6 @@ async def serve(settings: Settings) -> None:
             temporal_ui=settings.temporal_ui,
             temporal_namespace=client.namespace,
             replica_url=settings.replica_url,
-            temporal_namespace=client.namespace,
             temporal_up=client.service_client.check_health,
         )
         app = create_app(state)
