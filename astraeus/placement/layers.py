@@ -114,4 +114,6 @@ class Layers:
             kept.taken.append((room, room.take(kept.taking, kept.owner)))
         if layer.protected and self._first is not None:
             room.take(*self._first)
+        if layer.depth != NOW:
+            room.basis = self.room(NOW, layer.protected)
         return room

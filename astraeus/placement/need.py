@@ -39,11 +39,8 @@ class Need:
     levels: tuple[int, ...]
     least: int | None
     steps: tuple[tuple[int, Shape], ...]
-
-    @property
-    def widest(self) -> Shape:
-        """The shape with most machines that can stand anywhere; what a waiting claim is told about."""
-        return self.steps[-1][1] if self.steps else self.shapes[-1]
+    widest: Shape
+    """The shape with most machines that the fleet could ever hold; what a waiting claim is told about."""
 
 
 def need_of(resources: Resources, fleet: Fleet) -> Need:
@@ -66,7 +63,10 @@ def _need(resources: Resources, fleet: Fleet) -> Need:
     workers = [(size, _worker(resources, gpus.count // size)) for size in sizes]
     shapes = tuple(Shape(size, worker, kind_of(worker, fleet)) for size, worker in workers)
     levels = levels_for(resources.network.interconnect, resources.topology.keep_within)
-    return Need(resources, shapes, levels, (gpus.min_per_machine or 1) if free else None, steps_on(levels, shapes))
+    steps = steps_on(levels, shapes)
+    possible = [shape for level, shape in steps if shape.kind.most_ever(level) >= shape.wanted(level)]
+    widest = max(possible or [shape for _, shape in steps] or list(shapes), key=lambda shape: shape.size)
+    return Need(resources, shapes, levels, (gpus.min_per_machine or 1) if free else None, steps, widest)
 
 
 def steps_on(levels: tuple[int, ...], shapes: tuple[Shape, ...]) -> tuple[tuple[int, Shape], ...]:

@@ -91,8 +91,12 @@ class Room:
     `owner[m]` indexes `owners` and names who holds most of machine m (-1: nobody), with `owned[m]` GPUs.
     """
 
+    basis: "Room | None" = None
+    """A room that differs from this one only on the machines in `given`."""
+
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
+        self.given: list[Ints] = []
         self.free = fleet.sound.copy()
         self.cpu = fleet.cpu.copy()
         self.memory = fleet.memory.copy()
@@ -112,6 +116,7 @@ class Room:
         twin.free, twin.cpu, twin.memory = self.free.copy(), self.cpu.copy(), self.memory.copy()
         twin.owner, twin.owners, twin.owned = self.owner.copy(), list(self.owners), self.owned.copy()
         twin.home_gpus = self.home_gpus.copy()
+        twin.given = []
         twin.journal, twin.views, twin._open, twin._order = [], {}, None, self._order
         return twin
 
@@ -135,6 +140,7 @@ class Room:
     def give_back(self, taking: Taking) -> None:
         """Count held room as free."""
         rows, self._open = distinct([taking.rows]), None
+        self.given.append(rows)
         before = np.bitwise_count(self.free[rows]).astype(np.float64)
         np.bitwise_or.at(self.free, taking.rows, taking.masks & self.fleet.sound[taking.rows])
         np.add.at(self.cpu, taking.rows, taking.cpu)
@@ -192,6 +198,7 @@ class View:
     def __init__(self, room: Room, kind: Kind, avoid: frozenset[str]) -> None:
         self.room = room
         self.kind = kind
+        self.avoid = avoid
         self.usable = kind.usable
         self.memo: dict[Any, Any] = {}
         if avoid:
@@ -266,6 +273,11 @@ class View:
         self._most.clear()
 
     def _all_fits(self) -> Bools:
+        if self.room.basis is not None:
+            fit = self.room.basis.view(self.kind, self.avoid).fit.copy()
+            rows = distinct(self.room.given) if self.room.given else np.zeros(0, np.int64)
+            fit[rows] = self._fits(rows)
+            return fit
         if not self.kind.gpus:
             return self._fits(np.arange(self.room.fleet.size))
         fit = np.zeros(self.room.fleet.size, np.bool_)
