@@ -9,11 +9,11 @@ from typing import Any
 from astraeus.topology import linkfaults, wiring
 from astraeus.topology.findings import Finding, Rule, Scene
 from astraeus.topology.graph import Graph, graphs
-from astraeus.topology.identity import Known, Names, name_all, spine_key
+from astraeus.topology.identity import Known, name_all, spine_key
 from astraeus.topology.owners import Inventory, natural
 from astraeus.topology.rates import gbps
 from astraeus.topology.scan import Problem, Scan
-from astraeus.topology.shape import Shape, shape_of
+from astraeus.topology.shape import shape_of
 
 RULES: tuple[Rule, ...] = (
     wiring.missing,

@@ -141,6 +141,6 @@ def _set_others_apart(graph: Graph, inventory: Inventory) -> None:
     sizes = Counter(counts[host] for host in counts if not inventory.machines or host in inventory.machines)
     sizes = sizes or Counter(counts.values())
     usual = max(sizes, key=lambda size: (sizes[size], size))
-    ours = {host for host, count in counts.items() if host in inventory.machines or 2 * count >= usual}
+    ours = {host for host, count in counts.items() if host in inventory.machines or 4 * count > usual}
     graph.others = [nic for nic in graph.nics if nic.host not in ours]
     graph.nics = [nic for nic in graph.nics if nic.host in ours]

@@ -87,7 +87,7 @@ class Scan:
 
 
 def merged(scans: Iterable[Scan]) -> Scan:
-    """Several outputs as one, the first the most trusted; GUIDs of ports are led to their nodes where one knows them."""
+    """Several outputs as one, the first the most trusted; a port's GUID is led to its node where one of them tells."""
     found = Scan()
     scans = list(scans)
     for scan in scans:

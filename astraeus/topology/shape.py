@@ -1,7 +1,8 @@
 """The shape of a fabric: leaves, leaf groups, rails, spine groups, where each machine is at home."""
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeVar
@@ -11,7 +12,7 @@ from astraeus.topology.owners import natural
 from astraeus.topology.rates import gbps
 
 ALIKE = 0.4
-"""Two leaves are of one group when the machines they share are this part of all machines on either (Jaccard)."""
+"""Leaves are of one group when on average the cosine between the machines they serve is at least this."""
 OVERLAP = 0.5
 TEMPLATES_TRIED = 64
 CLOSENESS = 4
@@ -67,7 +68,8 @@ def shape_of(graph: Graph, rail_hint: Mapping[tuple[str, str], int]) -> Shape:
     for nic in graph.nics:
         by_host[nic.host].append(nic)
     groups = _leaf_groups(graph, leaves)
-    group_of = {leaf: number for number, group in enumerate(groups) for leaf in group.leaves}
+    groups = _without_strays(groups, _homes(by_host, _group_of(groups))[0], graph)
+    group_of = _group_of(groups)
     home, homeless = _homes(by_host, group_of)
     for host in sorted(home, key=natural):
         groups[home[host]].machines.append(host)
@@ -90,6 +92,10 @@ def shape_of(graph: Graph, rail_hint: Mapping[tuple[str, str], int]) -> Shape:
     return shape
 
 
+def _group_of(groups: Sequence[Group]) -> dict[int, int]:
+    return {leaf: number for number, group in enumerate(groups) for leaf in group.leaves}
+
+
 def find_leaves(graph: Graph) -> set[int]:
     """Switches with more adapters than links to switches that have more of them.
 
@@ -107,20 +113,56 @@ def find_leaves(graph: Graph) -> set[int]:
 
 
 def _leaf_groups(graph: Graph, leaves: Collection[int]) -> list[Group]:
-    """Leaves that serve the same machines; a leaf that serves none is in no group."""
-    served: dict[int, set[str]] = defaultdict(set)
+    """Leaves that serve the same machines; a leaf that serves none is in no group.
+
+    Groups grow from the likest leaves on, by how alike their leaves are on average, so that no single pair of leaves
+    with a few cables in the wrong place joins two groups.
+    """
+    likeness = _likeness(graph, leaves)
+    root = {leaf: leaf for leaf in sorted({nic.switch for nic in graph.nics} & set(leaves))}
+    members = {leaf: [leaf] for leaf in root}
+    between: dict[int, dict[int, float]] = defaultdict(dict)
+    for (one, other), alike in likeness.items():
+        between[one][other] = between[other][one] = alike
+    for (first, second), _ in sorted(likeness.items(), key=lambda entry: (-entry[1], entry[0])):
+        one, other = root[first], root[second]
+        if one == other or between[one][other] < ALIKE * len(members[one]) * len(members[other]):
+            continue
+        for leaf in members[other]:
+            root[leaf] = one
+        members[one] += members.pop(other)
+        for third, alike in between.pop(other).items():
+            between[third].pop(other)
+            if third != one:
+                between[one][third] = between[third][one] = between[one].get(third, 0.0) + alike
+    return [Group(sorted(found)) for found in members.values()]
+
+
+def _likeness(graph: Graph, leaves: Collection[int]) -> dict[tuple[int, int], float]:
+    """The cosine between the ports that two leaves have for each machine: 1 where they serve the same alike."""
+    served: dict[int, Counter[str]] = defaultdict(Counter)
     touched: dict[str, set[int]] = defaultdict(set)
     for nic in graph.nics:
         if nic.switch in leaves:
-            served[nic.switch].add(nic.host)
+            served[nic.switch][nic.host] += 1
             touched[nic.host].add(nic.switch)
-    shared: Counter[tuple[int, int]] = Counter()
-    for mine in touched.values():
-        shared.update(combinations(sorted(mine), 2))
-    alike = [
-        pair for pair, both in shared.items() if both >= ALIKE * (len(served[pair[0]]) + len(served[pair[1]]) - both)
-    ]
-    return [Group(sorted(found)) for found in joined(sorted(served), alike)]
+    length = {leaf: math.hypot(*found.values()) for leaf, found in served.items()}
+    shared: dict[tuple[int, int], float] = defaultdict(float)
+    for host, mine in touched.items():
+        parts = [(leaf, served[leaf][host] / length[leaf]) for leaf in sorted(mine)]
+        for (one, part), (other, its) in combinations(parts, 2):
+            shared[one, other] += part * its
+    return shared
+
+
+def _without_strays(groups: list[Group], home: Mapping[str, int], graph: Graph) -> list[Group]:
+    """Leaves on which no machine is at home join the group whose machines they serve."""
+    kept = {number: Group(list(groups[number].leaves)) for number in sorted(set(home.values()))}
+    for number, group in enumerate(groups):
+        votes = Counter(home[nic.host] for nic in graph.nics if nic.switch in group.leaves and nic.host in home)
+        if number not in kept and votes:
+            kept[votes.most_common(1)[0][0]].leaves.extend(group.leaves)
+    return [Group(sorted(group.leaves)) for group in kept.values()] or groups
 
 
 def joined(items: Iterable[T], pairs: Iterable[tuple[T, T]]) -> list[list[T]]:
@@ -142,13 +184,13 @@ def joined(items: Iterable[T], pairs: Iterable[tuple[T, T]]) -> list[list[T]]:
 
 
 def _homes(by_host: Mapping[str, list[Nic]], group_of: Mapping[int, int]) -> tuple[dict[str, int], list[str]]:
-    """Where more than half of a machine's adapters are; machines spread more evenly have no home."""
+    """Where at least half of a machine's adapters are, and more than anywhere else; others have no home."""
     home: dict[str, int] = {}
     homeless = []
     for host, nics in by_host.items():
         votes = Counter(group_of[nic.switch] for nic in nics if nic.switch in group_of)
-        group, most = votes.most_common(1)[0] if votes else (0, 0)
-        if 2 * most > len(nics):
+        (group, most), *others = votes.most_common(2) or [(0, 0)]
+        if most and 2 * most >= len(nics) and (not others or others[0][1] < most):
             home[host] = group
         else:
             homeless.append(host)

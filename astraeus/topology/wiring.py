@@ -133,7 +133,7 @@ def homeless(scene: Scene) -> Iterator[Finding]:
             severity="warning",
             fabric=scene.names.fabric,
             place=host,
-            message=f"has no leaf group with more than half of its ports; they are on {_some(where)}",
+            message=f"has no leaf group that most of its ports are in; they are on {_some(where)}",
             cost="it is placed by its fabric alone",
             advice="Check its cables against the plan of the site",
             machines=(host,),
