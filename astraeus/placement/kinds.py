@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from astraeus.model.spec import Interconnect
 from astraeus.placement.bandwidth import has_nvlink, model_words
@@ -63,7 +64,7 @@ class Kind:
     memory: float
     usable: Bools
     ever: Bools
-    codes: Ints
+    codes: npt.NDArray[np.int8]
     allowed: Ints
     rails: tuple[Ints, ...]
     nominal: tuple[Ints, ...]
@@ -88,7 +89,7 @@ class Kind:
         if link is None or (link == ETHERNET and self.any_port):
             return ids
         good = rails[ROCE] | rails[ETHERNET] if link == ETHERNET else rails[link]
-        return np.where(good != 0, ids, -1)
+        return self.fleet.same(np.where(good != 0, ids, -1))
 
     def capacity(self, level: int) -> Ints:
         """How many machines each domain of a level could ever give: all idle, all in health."""
@@ -133,7 +134,7 @@ def _kind(worker: Worker, fleet: Fleet) -> Kind:
     rails = tuple(fleet.same(fleet.rails_of(link, worker.min_gbps)) for link in links)
     nominal = tuple(fleet.same(fleet.rails_of(link, worker.min_gbps, nominal=True)) for link in links)
     allowed = fleet.same(fleet.clean if worker.healthy_only else fleet.sound)
-    codes = fleet.same(_codes(worker, allowed, rails, nominal, fleet))
+    codes = fleet.same(_codes(worker, allowed, rails, fleet))
     ever = fleet.same((codes == FITS) | ((codes < SMALL) & _linked(worker, nominal, fleet)))
     key = (
         worker.gpus,
@@ -148,23 +149,23 @@ def _kind(worker: Worker, fleet: Fleet) -> Kind:
             gpus=worker.gpus,
             cpu=worker.cpu,
             memory=worker.memory,
-            usable=codes == FITS,
+            usable=fleet.same(codes == FITS),
             ever=ever,
             codes=codes,
             allowed=allowed,
             rails=rails,
             nominal=nominal,
             fleet=fleet,
-            network=np.where(up & (rates >= worker.min_gbps), rates, 0).sum(axis=(0, 2)),
+            network=fleet.same(np.where(up & (rates >= worker.min_gbps), rates, 0).sum(axis=(0, 2))),
             any_port=not worker.min_gbps,
         )
     kind: Kind = fleet.memo[key]
     return kind
 
 
-def _codes(worker: Worker, allowed: Ints, rails: Sequence[Ints], nominal: Sequence[Ints], fleet: Fleet) -> Ints:
+def _codes(worker: Worker, allowed: Ints, rails: Sequence[Ints], fleet: Fleet) -> npt.NDArray[np.int8]:
     """For every machine the first thing that keeps it from serving the worker even when idle."""
-    codes = np.zeros(fleet.size, np.int64)
+    codes = np.zeros(fleet.size, np.int8)
     for code, bad in (
         (DOUBTFUL, np.bitwise_count(allowed) < worker.gpus),
         (BROKEN, np.bitwise_count(fleet.sound) < worker.gpus),

@@ -136,7 +136,7 @@ def _standing(
         for code in np.flatnonzero(np.bincount(codes)).tolist():
             if code != FITS:
                 told[code > BUSY] += _told(code, rows[codes == code], level, kind.fleet, worker)
-        kind.memo[key] = rows[codes == FITS], tuple(told[False]), tuple(told[True])
+        kind.memo[key] = kind.fleet.same(rows[codes == FITS]), tuple(told[False]), tuple(told[True])
     able, before, after = cast(tuple[Ints, tuple[str, ...], tuple[str, ...]], kind.memo[key])
     return able, before, after
 
