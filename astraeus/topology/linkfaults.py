@@ -213,26 +213,23 @@ def _counted(
 
 def oversubscription(scene: Scene, levels: Level) -> None:
     """Note Gb/s down over Gb/s up for every leaf group, as built and as it is."""
-    for group in scene.shape.groups:
-        down_live = sum(
-            gbps(nic.rate)
-            for nic in scene.shape.graph.nics
-            if nic.switch in set(group.leaves) and nic.host in scene.shape.home
-        )
-        ups = [
-            [link for link in scene.shape.graph.between.get(leaf, ()) if levels[link.peer] > 0] for leaf in group.leaves
-        ]
+    shape = scene.shape
+    down_live: Counter[int] = Counter()
+    for nic in shape.graph.nics:
+        if nic.switch in shape.group_of and nic.host in shape.home:
+            down_live[shape.group_of[nic.switch]] += round(gbps(nic.rate))
+    for number, group in enumerate(shape.groups):
+        ups = [[link for link in shape.graph.between.get(leaf, ()) if levels[link.peer] > 0] for leaf in group.leaves]
         rates = [gbps(link.rate) for links in ups for link in links]
-        if not rates or not sum(rates) or not down_live:
+        if not rates or not sum(rates) or not down_live[number]:
             continue
-        usual_up = max(rates)
         most = _mode([len(links) for links in ups])
         down = sum(
-            len(scene.shape.devices[host]) * max((gbps(nic.rate) for nic in scene.shape.by_host[host]), default=0.0)
+            len(shape.devices[host]) * max((gbps(nic.rate) for nic in shape.by_host[host]), default=0.0)
             for host in group.machines
         )
-        group.nominal = round(down / (most * len(group.leaves) * usual_up), 2)
-        group.live = round(down_live / sum(rates), 2)
+        group.nominal = round(down / (most * len(group.leaves) * max(rates)), 2)
+        group.live = round(down_live[number] / sum(rates), 2)
 
 
 def _mode(values: Iterable[int]) -> int:

@@ -133,11 +133,20 @@ def _lines(machines: int, group: int, pod: int, devices: tuple[str, ...]) -> Ite
     for p in range(pods):
         for s in range(spines):
             yield from _head("switch", spine(p, s), 0xD2F2, f'"MF0;spine-p{p}-s{s}:MQM9700/U1" {REST}')
+            for g in range(p * pod, min(count, (p + 1) * pod)):
+                for r in range(rails):
+                    at = g % pod * rails + r + 1
+                    yield _to(at, f"S-{leaf(g, r):016x}", 33 + s, "", f"MF0;leaf-r{r}-g{g}:MQM9700/U1")
             for c in range(per_spine):
                 to = (s * per_spine + c) % cores
                 yield _to(33 + c, f"S-{core(to):016x}", p * spines + s + 1, "", f"MF0;core-{to}:MQM9700/U1")
     for c in range(cores):
         yield from _head("switch", core(c), 0xD2F2, f'"MF0;core-{c}:MQM9700/U1" {REST}')
+        for p in range(pods):
+            for s in range(spines):
+                at = [(s * per_spine + i) % cores for i in range(per_spine)]
+                if c in at:
+                    yield _to(p * spines + s + 1, f"S-{spine(p, s):016x}", 33 + at.index(c), "", f"MF0;s{s}:MQM9700/U1")
     for m in range(machines):
         for r in range(rails):
             yield from _head("ca", nic(m, r), 0x1021, f'"node{m + 1:04d} {devices[r]}"')
