@@ -22,7 +22,10 @@ class Lenient(BaseModel):
 
 
 class Nic(Lenient):
-    """One network port. `gbps` is the data rate in Gb/s; `rail` orders the compute ports of a machine."""
+    """One network port. `gbps` is the data rate in Gb/s; `rail` orders the compute ports of a machine.
+
+    `node_guid` is the InfiniBand adapter's own GUID, by which a scan of the fabric knows whose it is.
+    """
 
     device: str
     port: int = 1
@@ -30,6 +33,7 @@ class Nic(Lenient):
     gbps: float
     link: Literal["infiniband", "roce", "ethernet"] = "infiniband"
     up: bool = True
+    node_guid: str | None = None
 
     @property
     def hca(self) -> str:
