@@ -25,12 +25,13 @@ class Room:
 
 
 def largest(snapshot: Snapshot) -> list[Room]:
-    """For each rung that this cluster has, the gang of most GPUs whose workers all get the same number."""
+    """For each rung that this cluster has, the gang of most GPUs whose workers all get the same number.
+
+    GPUs kept for runs that wait count as free, since shorter runs may use them; `kept` tells how many these are.
+    """
     used: defaultdict[str, int] = defaultdict(int)
     for holding in snapshot.holdings:
         used[holding.machine] |= holding.gpu_mask
-    for kept in snapshot.reserved:
-        used[kept.machine] |= kept.gpu_mask
     best: dict[int, Room] = {}
     for level in LEVELS:
         domains = _domains(level, snapshot.machines)
@@ -40,6 +41,15 @@ def largest(snapshot: Snapshot) -> list[Room]:
         if level.rung not in best or found.total > best[level.rung].total:
             best[level.rung] = found
     return list(best.values())
+
+
+def kept(snapshot: Snapshot) -> dict[str, int]:
+    """How many free GPUs are kept for each run that waits."""
+    names = {ask.claim: ask.run_name for ask in snapshot.asks}
+    counts: defaultdict[str, int] = defaultdict(int)
+    for reserved in snapshot.reserved:
+        counts[names.get(reserved.claim, "a run")] += reserved.gpu_mask.bit_count()
+    return dict(counts)
 
 
 def _domains(level: Level, machines: Iterable[Machine]) -> dict[tuple[str, ...], list[Machine]]:

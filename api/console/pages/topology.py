@@ -25,6 +25,7 @@ async def load(scope: Scope, params: Params) -> Values:
         "tree": _tree(tree),
         "totals": {"machines": tree.machines, "gpus": tree.gpus, "free": tree.free_gpus},
         "rooms": [vars(one) | {"total": one.total} for one in rooms],
+        "kept": room.kept(snapshot),
         "findings": [one.model_dump() for one in (await fleet.findings(scope, cluster)).items],
     }
 

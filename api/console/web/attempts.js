@@ -54,6 +54,6 @@ export const Attempts = {
             <td data-head="Network">{{ row.attempt.network?.words || "–" }}</td>
             <td data-head="Waited"><span-of :from="row.attempt.entered_at" :to="row.attempt.placed_at || row.attempt.ended_at"></span-of></td>
             <td data-head="Ran"><span-of v-if="row.attempt.running_at" :from="row.attempt.running_at" :to="row.attempt.ended_at"></span-of><span v-else>–</span></td>
-            <td data-head="Machines" class="reason" :title="row.attempt.machines.join(', ')">{{ row.attempt.machines.join(", ") || "–" }}</td></tr>
+            <td data-head="Machines" class="reason"><div class="clamp" :title="row.attempt.machines.join(', ')">{{ row.attempt.machines.join(", ") || "–" }}</div></td></tr>
         </template></tbody></table></div></section>`,
 };

@@ -21,10 +21,14 @@ export const Logs = {
   },
   computed: {
     ranks() {
-      return this.run.workers.map((worker) => worker.rank);
+      const wanted = this.attempt || this.newest;
+      return this.attempts.find((attempt) => attempt.attempt === wanted)?.machines.map((_, rank) => rank) || [];
     },
     numbers() {
       return this.attempts.filter((attempt) => attempt.placed_at).map((attempt) => attempt.attempt).reverse();
+    },
+    newest() {
+      return this.numbers[0];
     },
     // Numbers of the lines that hold the search; read through `version`, since the lines themselves are not reactive.
     hits() {
@@ -65,7 +69,8 @@ export const Logs = {
         this.load();
       }
     },
-    "run.attempt"() {
+    // The next attempt has a place, and so a log.
+    newest() {
       if (this.attempt === null) this.load();
     },
   },
@@ -74,10 +79,11 @@ export const Logs = {
       this.stop?.abort();
       const stop = (this.stop = new AbortController());
       this.lines = [];
+      if (!this.newest) return;
       Object.assign(this, { version: this.version + 1, error: "", dropped: 0, hit: -1, status: "Asking the machine…" });
       const name = this.run.metadata.name;
       const query = new URLSearchParams({ follow: "1" });
-      if (this.attempt) query.set("attempt", this.attempt);
+      query.set("attempt", this.attempt || this.newest);
       if (!this.all) query.set("tail", TAIL);
       const path = `${this.link("runs", this.run.cluster, name, "logs", `${name}-${this.rank}`)}?${query}`;
       try {

@@ -1,5 +1,5 @@
 // Machines: the list, and one machine with its orders.
-import { Chip, ClusterPick, Empty, Question, Span, When } from "./parts.js";
+import { Chip, ClusterPick, Empty, Question, Span, When, byName } from "./parts.js";
 
 const WORDS = {
   drain: ["Drain", "Drain this machine?", "It takes no new work, and what runs there moves, not charged."],
@@ -61,7 +61,8 @@ export const Machines = {
     rows() {
       const wanted = this.search.toLowerCase();
       const holds = (row) => [row.name, row.leaf, row.rack, row.model, row.why, ...row.runs].some((t) => t?.toLowerCase().includes(wanted));
-      return this.shown.rows.filter((row) => (!this.health || row.health === this.health) && (!wanted || holds(row)));
+      const rows = this.shown.rows.filter((row) => (!this.health || row.health === this.health) && (!wanted || holds(row)));
+      return rows.sort((a, b) => byName(a.name, b.name));
     },
   },
   template: `
@@ -78,7 +79,7 @@ export const Machines = {
             <span v-if="row.faults" class="label warn">{{ row.faults }} {{ row.faults === 1 ? "fault" : "faults" }}</span></th>
           <td data-head="State"><span class="chip" :class="'m-' + row.health">{{ row.health }}</span></td><td data-head="GPUs free" class="num">{{ row.free }} / {{ row.gpus }}</td>
           <td data-head="Model">{{ row.model }}</td><td data-head="Leaf group">{{ row.leaf || "–" }}</td>
-          <td data-head="Runs">{{ row.runs.join(", ") || "–" }}</td><td data-head="Because" class="reason">{{ row.by ? (row.why || "no reason given") + " (" + row.by + ")" : "–" }}</td>
+          <td data-head="Runs">{{ row.runs.join(", ") || "–" }}</td><td data-head="Because">{{ row.by ? (row.why || "no reason given") + " (" + row.by + ")" : "–" }}</td>
           <td v-if="can('admin')"><machine-orders :machine="row"></machine-orders></td></tr></tbody></table></div>
       <p v-if="rows.length > most"><button class="button" @click="most += 5 * step">Show more of {{ rows.length }}</button></p>
     </template>`,

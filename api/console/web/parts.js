@@ -21,7 +21,7 @@ export function lasting(seconds) {
 
 // A time in the reader's zone: how long ago or until then; the exact one is in the tooltip.
 export const When = {
-  props: { at: [Number, String], plain: Boolean },
+  props: { at: [Number, String], plain: Boolean, short: Boolean },
   computed: {
     date() {
       return new Date(epoch(this.at) * 1000);
@@ -29,6 +29,7 @@ export const When = {
     words() {
       const ago = clock.now - epoch(this.at);
       if (this.plain) return this.date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+      if (this.short) return lasting(ago).split(" ").slice(0, 2).join(" ");
       if (Math.abs(ago) < 3) return "just now";
       return ago >= 0 ? `${lasting(ago)} ago` : `in ${lasting(-ago)}`;
     },
@@ -124,3 +125,6 @@ export function hue(name) {
 export async function copy(text) {
   await navigator.clipboard.writeText(text);
 }
+
+// Names as people count: m-2 before m-10.
+export const byName = new Intl.Collator("en", { numeric: true }).compare;

@@ -25,6 +25,9 @@ export const Run = {
     last() {
       return this.shown.attempts.at(-1);
     },
+    placed() {
+      return this.shown.attempts.some((attempt) => attempt.placed_at);
+    },
     // The phases of the latest attempt, each from when until when; `null` has not begun.
     phases() {
       const { run, last } = this;
@@ -90,7 +93,7 @@ export const Run = {
       <ul><li v-for="one in shown.explained.blockers" :key="one">{{ one }}</li></ul>
       <p class="soft"><template v-if="shown.explained.position">Place {{ shown.explained.position }} in the queue. </template>
         <template v-if="shown.explained.expected_start">Expected start: {{ shown.explained.expected_start }}.</template>
-        <a :href="link('queue')">The queue</a></p>
+        {{ " " }}<a :href="link('queue')">See the queue</a></p>
     </section>
 
     <div class="cards">
@@ -114,7 +117,7 @@ export const Run = {
     </div>
 
     <gang :workers="run.workers" :cluster="run.cluster" @log="readLog"></gang>
-    <logs v-if="shown.latest && run.attempt" id="logs" :run="run" :attempts="shown.attempts" :worker="logOf"></logs>
+    <logs v-if="shown.latest && placed" id="logs" :run="run" :attempts="shown.attempts" :worker="logOf"></logs>
     <attempts :attempts="shown.attempts"></attempts>
     <section class="card"><h2>Events</h2>
       <p v-if="!shown.events.length" class="soft">Nothing happened yet.</p>

@@ -100,10 +100,10 @@ export const Runs = {
               <span v-for="(value, key) in row.labels" :key="key" class="label">{{ key }}={{ value }}</span></th>
             <td data-head="Cluster">{{ row.cluster }}</td>
             <td data-head="State"><chip :state="row.state"></chip> <span v-if="row.held" class="label">held</span></td>
-            <td data-head="Reason" class="reason" :title="row.reason">{{ row.reason }}</td>
+            <td data-head="Reason" class="reason"><div class="clamp" :title="row.reason">{{ row.reason }}</div></td>
             <td data-head="GPUs" class="num">{{ row.gpus }}</td>
             <td data-head="Network">{{ row.network || "–" }}</td>
-            <td data-head="Age"><when :at="row.submitted"></when></td>
+            <td data-head="Age"><when :at="row.submitted" short></when></td>
             <td data-head="Restarts left">{{ restarts(row) }}</td>
           </tr>
         </tbody>

@@ -1,5 +1,5 @@
 // The network as a map: fabrics, spine groups, leaf groups, machines, coloured by what they do.
-import { ClusterPick, Empty, hue } from "./parts.js";
+import { ClusterPick, Empty, byName, hue } from "./parts.js";
 
 const LEGEND = ["free", "busy", "draining", "drained", "returning", "down"];
 
@@ -55,6 +55,9 @@ export const Topology = {
     faint(machine) {
       return this.marked && !machine[4].includes(this.marked);
     },
+    sorted(machines) {
+      return [...machines].sort((a, b) => byName(a[0], b[0]));
+    },
     // One stop for Tab per leaf group; arrows move within it.
     move(event) {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
@@ -80,7 +83,8 @@ export const Topology = {
         <section class="card wide"><h2>Largest gang that fits now</h2>
           <table class="table small"><thead><tr><th scope="col">Rung</th><th scope="col">On</th><th scope="col" class="num">GPUs</th><th scope="col">Shape</th><th scope="col">Where</th></tr></thead>
             <tbody><tr v-for="room in shown.rooms" :key="room.rung"><td>{{ room.rung }}</td><td>{{ room.words }}</td><td class="num"><b>{{ room.total }}</b></td>
-              <td>{{ room.total ? room.machines + " × " + room.gpus : "none fits" }}</td><td class="soft">{{ room.place }}</td></tr></tbody></table></section>
+              <td>{{ room.total ? room.machines + " × " + room.gpus : "none fits" }}</td><td class="soft">{{ room.place }}</td></tr></tbody></table>
+          <p v-for="(count, run) in shown.kept" :key="run" class="soft">{{ count }} GPUs are kept for {{ run }}, which waits; only runs that end in time may use them.</p></section>
       </div>
       <section v-if="runs.length" class="card"><h2>Runs here</h2><div class="row wrap">
         <button v-for="[run, count] in runs.slice(0, 40)" :key="run" class="filter" :aria-pressed="marked === run" @click="mark(run)">
@@ -91,9 +95,9 @@ export const Topology = {
           <div class="leaves"><div v-for="leaf in spine.leaves" :key="leaf.name" class="leafbox" :class="{ dense }">
             <h4>{{ leaf.name || "no leaf group" }} <span class="soft">{{ leaf.free }}/{{ leaf.gpus }}</span></h4>
             <div class="tiles" :class="{ dense }" role="group" :aria-label="'Machines of ' + (leaf.name || 'no leaf group')" @keydown="move">
-              <a v-for="(machine, i) in leaf.machines" :key="machine[0]" class="tile" :class="['m-' + machine[1], { faint: faint(machine) }]"
+              <a v-for="(machine, i) in sorted(leaf.machines)" :key="machine[0]" class="tile" :class="['m-' + machine[1], { faint: faint(machine) }]"
                 :style="style(machine)" :tabindex="i ? -1 : 0" :href="link('machines', shown.cluster, machine[0])" :title="title(machine)" :aria-label="title(machine)">
-                <template v-if="!dense"><b>{{ machine[0] }}</b><span>{{ machine[1] === "busy" ? machine[4].join(", ") : machine[1] }}</span>
+                <template v-if="!dense"><b>{{ machine[0] }}</b><span>{{ machine[4].join(", ") || machine[1] }}</span>
                   <span>{{ machine[3] }}/{{ machine[2] }} free</span></template></a></div></div></div></div></section>
       <section v-if="domains.length" class="card"><h2>NVLink domains</h2><div class="row wrap">
         <span v-for="[name, [all, ready]] in domains" :key="name" class="label">{{ name }}: {{ ready }} of {{ all }} machines healthy</span></div></section>
