@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from api.auth import Scope
+from api.services.checks import check
 from api.services.runs import known_cluster, row_named
 from astraeus.ledger import views
 from astraeus.ledger.runs import RunRow
@@ -55,6 +56,7 @@ async def plan(scope: Scope, raw: Any, cluster: str | None) -> PlanView:
     spec = parse_submission(raw).spec
     async with scope.state.ledger.reading() as tx:
         cluster = await known_cluster(tx, scope, cluster)
+        await check(tx, scope.workspace.id, spec)
         snapshot = await load_snapshot(tx, cluster)
     resources = spec.task_template.requested_resources
     answer = await asyncio.to_thread(planner.what_if, snapshot, resources, spec.priority, tx.now)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from api.auth import Scope
+from api.services.checks import check
 from api.services.pages import cursor_of_ours
 from astraeus.ledger import runs, tenancy, views
 from astraeus.ledger.core import Tx
@@ -50,6 +51,7 @@ async def submit(scope: Scope, raw: Any, key: str | None = None, cluster: str | 
     state, workspace = scope.state, scope.workspace
     async with state.ledger.transaction() as tx:
         cluster = await known_cluster(tx, scope, cluster)
+        await check(tx, workspace.id, submission.spec)
         row, created = await runs.submit(tx, workspace, cluster, submission, raw, scope.caller.name, key)
         view = await _view(tx, row)
     if not row.workflow_started:

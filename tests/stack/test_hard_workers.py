@@ -16,11 +16,6 @@ HOLD = "trap 'exit 0' TERM; sleep 600 & wait"
     [
         ("no-command", small("no-command", ["no-such-command"], restart_budget=0), "could not start: no such command"),
         (
-            "no-drive",
-            shell("no-drive", "true", task={"drives": [{"name": "nope", "mount_path": "/nope"}]}, restart_budget=0),
-            "nope",
-        ),
-        (
             "bad-mount",
             shell("bad-mount", "true", task={"configs": [{"mounts": ["/proc/x/y"], "value": ""}]}, restart_budget=0),
             "could not start",
