@@ -40,12 +40,13 @@ def wanted_place(
 
 def _soonest(level: int, size: int, view: View, times: Floats) -> int:
     """The domain where enough machines are free soonest, then the one with most free now, then by id."""
-    fleet = view.room.fleet
-    ids, ever = view.kind.ids(level, nominal=True), view.kind.ever
-    counts = np.bincount(fleet.domains[level].ids[view.fit & (ids >= 0)], minlength=len(fleet.domains[level].keys))
+    ids = view.kind.ids(level, nominal=True)
+    rows = np.flatnonzero(view.kind.ever & (ids >= 0))
+    waits = np.where(view.fit[rows], -np.inf, np.where(view.usable[rows], times[rows], np.inf))
+    order = np.lexsort((waits, ids[rows]))
     able = np.flatnonzero(view.kind.capacity(level) >= size)
-    when = np.zeros(able.size, np.float64)
-    for place, domain in enumerate(able.tolist()):
-        waits = np.where(view.fit, -np.inf, np.where(view.usable, times, np.inf))[ever & (ids == domain)]
-        when[place] = np.sort(waits)[size - 1]
+    when = waits[order][np.searchsorted(ids[rows][order], able) + size - 1]
+    domains = view.room.fleet.domains[level]
+    free = view.rows[ids[view.rows] >= 0]
+    counts = np.bincount(domains.ids[free], minlength=len(domains.keys))
     return int(able[np.lexsort((able, -counts[able], when))[0]])
