@@ -29,9 +29,7 @@ def largest(snapshot: Snapshot) -> list[Room]:
 
     GPUs kept for runs that wait count as free, since shorter runs may use them; `kept` tells how many these are.
     """
-    used: defaultdict[str, int] = defaultdict(int)
-    for holding in snapshot.holdings:
-        used[holding.machine] |= holding.gpu_mask
+    used = _used(snapshot)
     best: dict[int, Room] = {}
     for level in LEVELS:
         domains = _domains(level, snapshot.machines)
@@ -45,11 +43,19 @@ def largest(snapshot: Snapshot) -> list[Room]:
 
 def kept(snapshot: Snapshot) -> dict[str, int]:
     """How many free GPUs are kept for each run that waits."""
-    names = {ask.claim: ask.run_name for ask in snapshot.asks}
+    names, used = {ask.claim: ask.run_name for ask in snapshot.asks}, _used(snapshot)
     counts: defaultdict[str, int] = defaultdict(int)
     for reserved in snapshot.reserved:
-        counts[names.get(reserved.claim, "a run")] += reserved.gpu_mask.bit_count()
-    return dict(counts)
+        free = reserved.gpu_mask & ~used.get(reserved.machine, 0)
+        counts[names.get(reserved.claim, "a run")] += free.bit_count()
+    return {name: count for name, count in counts.items() if count}
+
+
+def _used(snapshot: Snapshot) -> dict[str, int]:
+    used: defaultdict[str, int] = defaultdict(int)
+    for holding in snapshot.holdings:
+        used[holding.machine] |= holding.gpu_mask
+    return used
 
 
 def _domains(level: Level, machines: Iterable[Machine]) -> dict[tuple[str, ...], list[Machine]]:

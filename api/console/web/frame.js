@@ -89,7 +89,7 @@ export const Frame = {
         <a v-if="frame.temporal" class="apart" :href="frame.temporal" target="_blank" rel="noopener">Temporal ↗</a>
         <a href="/openapi.json" :class="{ apart: !frame.temporal }">API</a>
       </nav>
-      <div id="main" class="main" tabindex="-1"><slot></slot></div>
+      <div id="main" class="content" tabindex="-1"><slot></slot></div>
     </div>`,
 };
 

@@ -172,7 +172,7 @@ export const Logs = {
       <div class="lines" :style="{ height: count * 18 + 'px' }">
         <div v-for="line in inSight" :key="line.at" class="line" :class="{ hit: hits[hit] === line.number }" :style="{ top: line.at * 18 + 'px' }"><template
           v-for="[part, found] in parts(line.text)"><mark v-if="found">{{ part }}</mark><template v-else>{{ part }}</template></template></div></div></div>
-    <p class="soft">{{ status }} {{ (count || 0).toLocaleString() }} lines<template v-if="dropped"> (the first {{ dropped.toLocaleString() }} are not kept here)</template><template
+    <p class="soft">{{ status }} {{ (count || 0).toLocaleString() }} {{ count === 1 ? "line" : "lines" }}<template v-if="dropped"> (the first {{ dropped.toLocaleString() }} are not kept here)</template><template
       v-if="!all"> · the last ${TAIL.toLocaleString()} and what comes</template>
       <button v-if="!follow" class="button quiet" @click="follow = true; drawSoon()">Follow the end ↓</button></p></section>`,
 };

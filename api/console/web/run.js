@@ -37,9 +37,10 @@ export const Run = {
       const again = last && last.attempt > 1;
       const list = [["Submitted", run.submitted_at, run.submitted_at]];
       list.push([again ? "Waiting again" : "Waiting", waits, last?.placed_at || ended]);
-      list.push(["Starting together", last?.placed_at, last?.running_at || (last?.placed_at ? ended : null)]);
-      list.push(["Running", last?.running_at, last?.running_at ? ended : null]);
+      if (last?.placed_at || !ended) list.push(["Starting together", last?.placed_at, last?.running_at || ended]);
+      if (last?.running_at || !ended) list.push(["Running", last?.running_at, ended]);
       if (over) list.push([run.state, run.finished_at, run.finished_at]);
+      else if (last?.ended_at) list.push(["Waiting to run again", last.ended_at, null]);
       return list.map(([title, from, to]) => {
         const now = !over && from && !to;
         return { title, from, to, state: from ? (now ? "now" : "done") : "ahead" };

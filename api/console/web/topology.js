@@ -81,10 +81,10 @@ export const Topology = {
         <section class="card"><h2>Free now</h2><p class="value">{{ shown.totals.free }} of {{ shown.totals.gpus }} GPUs</p>
           <ul class="legend"><li v-for="state in legend" :key="state"><i class="tile" :class="'m-' + state"></i>{{ counts[state] || 0 }} {{ state }}</li></ul></section>
         <section class="card wide"><h2>Largest gang that fits now</h2>
-          <table class="table small"><thead><tr><th scope="col">Rung</th><th scope="col">On</th><th scope="col" class="num">GPUs</th><th scope="col">Shape</th><th scope="col">Where</th></tr></thead>
+          <div class="table-wrap"><table class="table small"><thead><tr><th scope="col">Rung</th><th scope="col">On</th><th scope="col" class="num">GPUs</th><th scope="col">Shape</th><th scope="col">Where</th></tr></thead>
             <tbody><tr v-for="room in shown.rooms" :key="room.rung"><td>{{ room.rung }}</td><td>{{ room.words }}</td><td class="num"><b>{{ room.total }}</b></td>
-              <td>{{ room.total ? room.machines + " × " + room.gpus : "none fits" }}</td><td class="soft">{{ room.place }}</td></tr></tbody></table>
-          <p v-for="(count, run) in shown.kept" :key="run" class="soft">{{ count }} GPUs are kept for {{ run }}, which waits; only runs that end in time may use them.</p></section>
+              <td>{{ room.total ? room.machines + " × " + room.gpus : "none fits" }}</td><td class="soft">{{ room.place }}</td></tr></tbody></table></div>
+          <p v-for="(count, run) in shown.kept" :key="run" class="soft">{{ count }} of the free GPUs are kept for {{ run }}, which waits.</p></section>
       </div>
       <section v-if="runs.length" class="card"><h2>Runs here</h2><div class="row wrap">
         <button v-for="[run, count] in runs.slice(0, 40)" :key="run" class="filter" :aria-pressed="marked === run" @click="mark(run)">
