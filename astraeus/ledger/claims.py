@@ -77,8 +77,14 @@ async def widen(tx: Tx, ref: AttemptRef) -> None:
         .values(patience_until=tx.now)
         .returning(claim.c.cluster)
     )
-    for name in widened:
+    for name in list(widened):
+        await _announce_run(tx, ref.run_uid)
         tx.announce("cluster", name)
+
+
+async def _announce_run(tx: Tx, uid: str) -> None:
+    workspace = await tx.conn.scalar(select(run.c.workspace).where(run.c.uid == uid))
+    tx.announce("run", f"{workspace}/{uid}")
 
 
 async def take_pass_term(tx: Tx, cluster: str) -> int:
@@ -132,6 +138,7 @@ async def release(
     owner = await runs.by_uid(tx, ref.run_uid)
     assert owner is not None, "a claim's run is never deleted"
     await events.record(tx, owner.workspace, "attempt_ended", actor, detail, run=owner, attempt=ref.attempt)
+    tx.announce("run", f"{owner.workspace}/{owner.uid}")
     tx.announce("cluster", row.cluster)
     return True
 

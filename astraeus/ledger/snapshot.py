@@ -2,12 +2,13 @@
 
 import json
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Text, cast, select
+from sqlalchemy import Text, cast, select, true
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.tables import GPUS_MAX, allocation, claim, cluster, machine, nic, reservation, run, workspace
@@ -51,26 +52,39 @@ async def load_snapshot(tx: Tx, cluster_name: str) -> Snapshot:
     factors = (await tx.conn.execute(select(cluster.c.factors).where(cluster.c.name == cluster_name))).one_or_none()
     if factors is None:
         raise NotFound(f"There is no cluster {cluster_name}")
-    waiting = (await tx.conn.execute(_waiting(cluster_name))).all()
-    held = (await tx.conn.execute(_held(cluster_name))).all()
-    wishes = await _wishes_of(tx, {row.run_uid for row in waiting} | {row.run_uid for row in held})
-    reserved = await tx.conn.execute(
-        select(reservation).where(reservation.c.cluster == cluster_name).order_by(*reservation.primary_key)
-    )
+    asks, holdings = await read_claims(tx, cluster_name)
     return Snapshot(
         cluster=cluster_name,
-        machines=await _machines(tx, cluster_name),
-        holdings=tuple(_holding(row, wishes[row.run_uid]) for row in held),
-        asks=tuple(_ask(row, wishes[row.run_uid]) for row in waiting),
-        reserved=tuple(Reserved(row.claim, row.machine, row.gpu_mask) for row in reserved),
+        machines=tuple(await read_machines(tx, cluster_name)),
+        holdings=tuple(holdings),
+        asks=tuple(asks),
+        reserved=await read_reserved(tx, cluster_name),
         factors=factors[0],
     )
 
 
-async def _machines(tx: Tx, cluster_name: str) -> tuple[Machine, ...]:
+async def read_claims(
+    tx: Tx, cluster_name: str, uids: Collection[str] | None = None
+) -> tuple[list[Ask], list[Holding]]:
+    """What waits, in queue order, and what granted claims hold; of these runs only, where they are given."""
+    chosen = true() if uids is None else claim.c.run_uid.in_(uids)
+    waiting = (await tx.conn.execute(_waiting(cluster_name).where(chosen))).all()
+    held = (await tx.conn.execute(_held(cluster_name).where(chosen))).all()
+    wishes = await _wishes_of(tx, {row.run_uid for row in waiting} | {row.run_uid for row in held})
+    return [_ask(row, wishes[row.run_uid]) for row in waiting], [_holding(row, wishes[row.run_uid]) for row in held]
+
+
+async def read_reserved(tx: Tx, cluster_name: str) -> tuple[Reserved, ...]:
+    """The cluster's reservations."""
+    query = select(reservation).where(reservation.c.cluster == cluster_name).order_by(*reservation.primary_key)
+    return tuple(Reserved(row.claim, row.machine, row.gpu_mask) for row in await tx.conn.execute(query))
+
+
+async def read_machines(tx: Tx, cluster_name: str, names: Collection[str] | None = None) -> list[Machine]:
+    """The cluster's machines by name; only these, where they are given."""
     query = (
         select(nic.c.machine, nic.c.device, nic.c.port, nic.c.rail, nic.c.gbps, nic.c.link, nic.c.up)
-        .where(nic.c.cluster == cluster_name)
+        .where(nic.c.cluster == cluster_name, true() if names is None else nic.c.machine.in_(names))
         .order_by(nic.c.machine, nic.c.rail, nic.c.device, nic.c.port)
     )
     ports: dict[str, list[Nic]] = defaultdict(list)
@@ -80,10 +94,11 @@ async def _machines(tx: Tx, cluster_name: str) -> tuple[Machine, ...]:
     query = (
         select(m.name, m.gpus, m.cpu_cores, m.memory_bytes, m.state, m.cordoned, m.drained_by)
         .add_columns(cast(m.facts, Text).label("facts"))
-        .where(m.cluster == cluster_name)
-        .order_by(m.name)
+        .where(m.cluster == cluster_name, true() if names is None else m.name.in_(names))
     )
-    return tuple(_machine(row, tuple(ports.get(row.name, ()))) for row in await tx.conn.execute(query))
+    found = [_machine(row, tuple(ports.get(row.name, ()))) for row in await tx.conn.execute(query)]
+    # Not ordered by the database, whose collation is its own.
+    return sorted(found, key=attrgetter("name"))
 
 
 @lru_cache(maxsize=1 << 16)
