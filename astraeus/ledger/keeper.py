@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -32,6 +33,15 @@ class _Changed:
     machines: frozenset[str] = frozenset()
     runs: frozenset[str] = frozenset()
     room: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Dirty:
+    """Which parts of a snapshot must be put together anew."""
+
+    machines: bool
+    asks: bool
+    holdings: bool
 
 
 class SnapshotKeeper:
@@ -88,7 +98,6 @@ class SnapshotKeeper:
         query = (
             select(change.c.kind, change.c.key)
             .where(change.c.seq > self._seen, change.c.seq <= newest, change.c.kind != "event")
-            .distinct()
             .limit(MANY + 1)
         )
         rows = (await tx.conn.execute(query)).all()
@@ -105,14 +114,11 @@ class SnapshotKeeper:
     async def _follow(self, tx: Tx, changed: _Changed, factors: Any) -> Snapshot:
         """Read what changed; nothing of it is kept until all of it is read."""
         assert self._snapshot is not None
-        if not (changed.machines or changed.runs or changed.room) and factors == self._snapshot.factors:
-            self._seen = changed.seen
-            return self._snapshot
         machines = await read_machines(tx, self.cluster, changed.machines) if changed.machines else []
         asks, holdings = await read_claims(tx, self.cluster, changed.runs) if changed.runs else ([], [])
         reserved = await read_reserved(tx, self.cluster) if changed.room else self._snapshot.reserved
-        self._put(changed.machines, machines, changed.runs, asks, holdings)
-        return self._keep(changed.seen, reserved, factors)
+        dirty = self._put(changed.machines, machines, changed.runs, asks, holdings)
+        return self._keep(changed.seen, self._snapshot, dirty, reserved, factors)
 
     def _put(
         self,
@@ -121,59 +127,66 @@ class SnapshotKeeper:
         uids: Collection[str],
         asks: Iterable[Ask],
         holdings: Iterable[Holding],
-    ) -> None:
-        found = {machine.name: machine for machine in machines}
-        for name in names:
-            _replace(self._machines, name, found.get(name))
-        waiting = {ask.run_uid: ask for ask in asks}
+    ) -> _Dirty:
+        """Take what was read of these machines and runs; answers which parts differ from what was known."""
         held: dict[str, list[Holding]] = defaultdict(list)
         for holding in holdings:
             held[holding.run_uid].append(holding)
-        for uid in uids:
-            _replace(self._asks, uid, waiting.get(uid))
-            _replace(self._holdings, uid, tuple(held[uid]) if uid in held else None)
-
-    def _keep(self, seen: int, reserved: tuple[Reserved, ...], factors: Any) -> Snapshot:
-        before = self._snapshot
-        gangs = sorted(self._holdings.values(), key=lambda gang: gang[0].claim)
-        parts = Snapshot(
-            cluster=self.cluster,
-            machines=tuple(sorted(self._machines.values(), key=attrgetter("name"))),
-            holdings=tuple(holding for gang in gangs for holding in gang),
-            asks=tuple(sorted(self._asks.values(), key=lambda ask: (-ask.priority, ask.submitted_at, ask.run_uid))),
-            reserved=reserved,
-            factors=factors,
+        return _Dirty(
+            machines=_replace(self._machines, names, {machine.name: machine for machine in machines}),
+            asks=_replace(self._asks, uids, {ask.run_uid: ask for ask in asks}),
+            holdings=_replace(self._holdings, uids, {uid: tuple(gang) for uid, gang in held.items()}),
         )
+
+    def _keep(
+        self, seen: int, before: Snapshot, dirty: _Dirty, reserved: tuple[Reserved, ...], factors: Any
+    ) -> Snapshot:
+        parts: dict[str, Any] = {}
+        if dirty.machines:
+            parts["machines"] = tuple(sorted(self._machines.values(), key=attrgetter("name")))
+        if dirty.asks:
+            parts["asks"] = tuple(sorted(self._asks.values(), key=in_order))
+        if dirty.holdings:
+            gangs = sorted(self._holdings.values(), key=lambda gang: gang[0].claim)
+            parts["holdings"] = tuple(chain.from_iterable(gangs))
+        if reserved != before.reserved:
+            parts["reserved"] = reserved
+        if factors != before.factors:
+            parts["factors"] = factors
         self._seen = seen
-        self._snapshot = parts if before is None else _sharing(before, parts)
+        self._snapshot = replace(before, **parts) if parts else before
         return self._snapshot
 
     async def _load(self, tx: Tx, head: Any) -> Snapshot:
         whole = await load_snapshot(tx, self.cluster)
         self.loads += 1
-        self._machines, self._asks, self._holdings = {}, {}, {}
-        names, uids = {machine.name for machine in whole.machines}, {ask.run_uid for ask in whole.asks}
-        uids |= {holding.run_uid for holding in whole.holdings}
-        self._put(names, whole.machines, uids, whole.asks, whole.holdings)
+        names = {machine.name for machine in whole.machines} | self._machines.keys()
+        uids = {ask.run_uid for ask in whole.asks} | {holding.run_uid for holding in whole.holdings}
+        uids |= self._asks.keys() | self._holdings.keys()
+        dirty = self._put(names, whole.machines, uids, whole.asks, whole.holdings)
         self._loaded_at = tx.now
-        return self._keep(head.newest, whole.reserved, whole.factors)
+        return self._keep(
+            head.newest, self._snapshot or Snapshot(self.cluster, ()), dirty, whole.reserved, whole.factors
+        )
 
 
-def _replace(kept: dict[str, Any], key: str, value: Any) -> None:
-    """An equal value leaves the object that is there, which readers may know by its identity."""
-    if value is None:
-        kept.pop(key, None)
-    elif kept.get(key) != value:
-        kept[key] = value
+def in_order(ask: Ask) -> tuple[int, float, str]:
+    """The order of the queue."""
+    return -ask.priority, ask.submitted_at, ask.run_uid
 
 
-def _sharing(before: Snapshot, after: Snapshot) -> Snapshot:
-    """`after`, with the parts of `before` that are equal."""
-    return Snapshot(
-        cluster=after.cluster,
-        machines=before.machines if before.machines == after.machines else after.machines,
-        holdings=before.holdings if before.holdings == after.holdings else after.holdings,
-        asks=before.asks if before.asks == after.asks else after.asks,
-        reserved=before.reserved if before.reserved == after.reserved else after.reserved,
-        factors=before.factors if before.factors == after.factors else after.factors,
-    )
+def _replace(kept: dict[str, Any], keys: Collection[str], found: Mapping[str, Any]) -> bool:
+    """Let `kept` hold what was found under `keys`; whether that changed it.
+
+    An equal value leaves the object that is there, which readers may know by its identity.
+    """
+    changed = False
+    for key in keys:
+        value = found.get(key)
+        if kept.get(key) != value:
+            changed = True
+            if value is None:
+                del kept[key]
+            else:
+                kept[key] = value
+    return changed

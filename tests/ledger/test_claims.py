@@ -78,7 +78,7 @@ async def test_widening_ends_patience_once(scene: Scene) -> None:
     ref = AttemptRef(run_uid=row.uid, attempt=1)
     async with scene.ledger.transaction() as tx:
         await claims.widen(tx, ref)
-    assert list(tx.changes) == [("cluster", CLUSTER)]
+    assert list(tx.changes) == [("run", f"{scene.workspace.id}/{row.uid}"), ("cluster", CLUSTER)]
     assert (await scene.claim(row)).patience_until == tx.now
     async with scene.ledger.transaction() as tx:
         await claims.widen(tx, ref)
