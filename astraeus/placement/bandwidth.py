@@ -38,6 +38,7 @@ NVLINK_MACHINE: Mapping[str, Measured] = {
 NVLINK_DOMAIN: Mapping[str, Measured] = {
     "gb200": Measured(840, "GB200 NVL72, 835-847 GB/s from 4 GiB on (coreweave/nccl-tests#43)"),
 }
+MODEL = re.compile(r"(a|b|h|l|v|gb|gh|mi)\d{2,3}[a-z]?")
 NVLINK_BASIS = "NVLink, measured elsewhere"
 
 DROP_BELOW = 7 / 8
@@ -70,26 +71,29 @@ def has_nvlink(model: str) -> bool:
 def nvlink_estimate(rung: Rung, model: str, words: str, overrides: Mapping[str, float]) -> Estimate | None:
     """What rungs 1 and 2 reach, where it is known for the GPU model."""
     table = NVLINK_MACHINE if rung is Rung.MACHINE else NVLINK_DOMAIN
-    own = _override(rung, overrides)
+    own = _override(rung, overrides, model)
     if own is not None:
         return Estimate(busbw_gbps=round(own, 1), words=words, basis="NVLink, measured on this cluster")
     known = _nvlink(table, model)
     return None if known is None else Estimate(busbw_gbps=round(known.value, 1), words=words, basis=NVLINK_BASIS)
 
 
-def rails_estimate(rung: Rung, rates: Sequence[float], words: str, overrides: Mapping[str, float]) -> Estimate | None:
+def rails_estimate(
+    rung: Rung, rates: Sequence[float], words: str, overrides: Mapping[str, float], model: str = ""
+) -> Estimate | None:
     """What the rails in use reach; `rates` holds each rail's slowest port over all machines, in Gb/s."""
     if not rates:
         return None
-    own = _override(rung, overrides)
+    own = _override(rung, overrides, model)
     factor = FACTORS[rung].value if own is None else own
+    measured = "" if own is None else ", measured on this cluster"
     slowest = min(rates)
     ethernet = rung in (Rung.ETHERNET_RACK, Rung.ETHERNET)
     unit = "interface" if ethernet else ("rail" if len(rates) == 1 else "rails")
     return Estimate(
         busbw_gbps=round(len(rates) * slowest / 8 * factor, 1),
         words=words,
-        basis=f"{len(rates)} × {slowest:g} Gb/s {unit}, × {factor:.2f}",
+        basis=f"{len(rates)} × {slowest:g} Gb/s {unit}, × {factor:.2f}{measured}",
     )
 
 
@@ -113,5 +117,20 @@ def _nvlink(table: Mapping[str, Measured], model: str) -> Measured | None:
     return next((table[word] for word in words if word in table), None)
 
 
-def _override(rung: Rung, overrides: Mapping[str, float]) -> float | None:
-    return next((overrides[name] for name in OVERRIDE_NAMES[rung] if name in overrides), None)
+def factor_key(rung: Rung, model: str) -> str:
+    """The name under which a cluster gives what was measured for one GPU model: `leaf@h100`."""
+    return f"{OVERRIDE_NAMES[rung][0]}@{model_key(model)}"
+
+
+def model_key(model: str) -> str:
+    """A GPU model in one word, so that `H100` and `NVIDIA H100 80GB HBM3` are the same."""
+    words = model_words(model)
+    return next((word for word in words if MODEL.fullmatch(word)), "-".join(words))
+
+
+def _override(rung: Rung, overrides: Mapping[str, float], model: str) -> float | None:
+    """The cluster's own value, for this GPU model before one for all."""
+    names = OVERRIDE_NAMES[rung]
+    if model:
+        names = (*(f"{name}@{model_key(model)}" for name in names[:1]), *names)
+    return next((overrides[name] for name in names if name in overrides), None)

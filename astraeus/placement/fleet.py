@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from astraeus.model.machine import Nic
-from astraeus.placement.ladder import LEVELS, LINKS
+from astraeus.placement.ladder import LEVELS, LINKS, ROCE
 from astraeus.placement.types import Machine
 
 Ints = npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ class Fleet:
             if not nominal:
                 good &= self.up[link]
             bits = np.left_shift(np.int64(1), np.arange(good.shape[1], dtype=np.int64))
-            self.memo[key] = good @ bits if good.shape[1] else np.zeros(self.size, np.int64)
+            self.memo[key] = self.same(good @ bits if good.shape[1] else np.zeros(self.size, np.int64))
         rails: Ints = self.memo[key]
         return rails
 
@@ -81,6 +81,15 @@ class Fleet:
         digest = hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=16).digest()
         first: _Array = self.memo.setdefault(("same", array.dtype.char, array.size, digest), array)
         return first
+
+    def network(self, least: float) -> Floats:
+        """The sum of the rates of each machine's RDMA ports that carry `least` Gb/s."""
+        key = ("network", least)
+        if key not in self.memo:
+            rates, up = self.rates[: ROCE + 1], self.up[: ROCE + 1]
+            self.memo[key] = np.where(up & (rates >= least), rates, 0).sum(axis=(0, 2))
+        network: Floats = self.memo[key]
+        return network
 
     def rows_of(self, level: int, domain: int | None) -> Ints:
         """The machines of a domain of a level, all machines for None."""
@@ -146,13 +155,14 @@ def _build(given: tuple[Machine, ...]) -> Fleet:
     full = np.array([(1 << m.gpus) - 1 for m in machines], np.int64)
     broken = np.array([m.broken for m in machines], np.int64)
     doubtful = np.array([m.doubtful for m in machines], np.int64)
-    home = _divide(machines, lambda m: _home(m))
+    sound = full & ~broken
+    home = _divide(machines, _home)
     return Fleet(
         machines=machines,
         index={machine.name: i for i, machine in enumerate(machines)},
         full=full,
-        sound=full & ~broken,
-        clean=full & ~broken & ~doubtful,
+        sound=sound,
+        clean=sound if not (sound & doubtful).any() else sound & ~doubtful,
         cpu=np.array([m.cpu_cores for m in machines], np.float64),
         memory=np.array([m.memory_bytes for m in machines], np.float64),
         refused=np.array([m.refusal is not None for m in machines], np.bool_),
@@ -186,7 +196,7 @@ def _ports(machines: Sequence[Machine]) -> tuple[Floats, Bools, tuple[RailKey, .
     found = [
         (link, row, key, nic)
         for row, machine in enumerate(machines)
-        for link in range(len(LINKS))
+        for link in sorted({LINKS.index(nic.link) for nic in machine.ports})
         for key, nic in keyed_ports(machine.ports, link)
     ]
     rails = tuple(sorted({key for _, _, key, _ in found}))[:RAILS_MAX]

@@ -47,17 +47,18 @@ def estimate_of(
     gpus = found.shape.worker.gpus
     if gpus * found.shape.size < 2:
         return None
+    models = {fleet.machines[row].gpu_model for row in found.rows.tolist()}
+    model = models.pop() if len(models) == 1 else ""
     if found.rung in (Rung.MACHINE, Rung.NVLINK):
-        models = {fleet.machines[row].gpu_model for row in found.rows.tolist()}
-        return nvlink_estimate(found.rung, models.pop(), words, factors) if len(models) == 1 else None
+        return nvlink_estimate(found.rung, model, words, factors) if model else None
     if found.rung is Rung.LEAF:
         words = "one leaf switch"
     if LEVELS[found.level].link == ETHERNET:
-        return rails_estimate(found.rung, _ethernet(found, fleet), words, factors)
+        return rails_estimate(found.rung, _ethernet(found, fleet), words, factors, model)
     link, rails = used or _rails(found, fleet)
     if link is None:
         return None
-    return rails_estimate(found.rung, _slowest(found.rows, link, rails, fleet), words, factors)
+    return rails_estimate(found.rung, _slowest(found.rows, link, rails, fleet), words, factors, model)
 
 
 def _rails(found: Found, fleet: Fleet) -> Rails:

@@ -131,9 +131,9 @@ def matches_model(wanted: str, model: str) -> bool:
 
 def _kind(worker: Worker, fleet: Fleet) -> Kind:
     links = range(3)
-    rails = tuple(fleet.same(fleet.rails_of(link, worker.min_gbps)) for link in links)
-    nominal = tuple(fleet.same(fleet.rails_of(link, worker.min_gbps, nominal=True)) for link in links)
-    allowed = fleet.same(fleet.clean if worker.healthy_only else fleet.sound)
+    rails = tuple(fleet.rails_of(link, worker.min_gbps) for link in links)
+    nominal = tuple(fleet.rails_of(link, worker.min_gbps, nominal=True) for link in links)
+    allowed = fleet.clean if worker.healthy_only else fleet.sound
     codes = fleet.same(_codes(worker, allowed, rails, fleet))
     ever = fleet.same((codes == FITS) | ((codes < SMALL) & _linked(worker, nominal, fleet)))
     key = (
@@ -144,7 +144,6 @@ def _kind(worker: Worker, fleet: Fleet) -> Kind:
         *map(id, (codes, ever, allowed, *rails, *nominal)),
     )
     if key not in fleet.memo:
-        rates, up = fleet.rates[: ROCE + 1], fleet.up[: ROCE + 1]
         fleet.memo[key] = Kind(
             gpus=worker.gpus,
             cpu=worker.cpu,
@@ -156,7 +155,7 @@ def _kind(worker: Worker, fleet: Fleet) -> Kind:
             rails=rails,
             nominal=nominal,
             fleet=fleet,
-            network=fleet.same(np.where(up & (rates >= worker.min_gbps), rates, 0).sum(axis=(0, 2))),
+            network=fleet.network(worker.min_gbps),
             any_port=not worker.min_gbps,
         )
     kind: Kind = fleet.memo[key]
