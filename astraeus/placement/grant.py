@@ -48,9 +48,10 @@ def estimate_of(
     if gpus * found.shape.size < 2:
         return None
     models = {fleet.machines[row].gpu_model for row in found.rows.tolist()}
-    model = models.pop() if len(models) == 1 else ""
+    alike = len(models) == 1
+    model = models.pop() if alike else ""
     if found.rung in (Rung.MACHINE, Rung.NVLINK):
-        return nvlink_estimate(found.rung, model, words, factors) if model else None
+        return nvlink_estimate(found.rung, model, words, factors) if alike else None
     if found.rung is Rung.LEAF:
         words = "one leaf switch"
     if LEVELS[found.level].link == ETHERNET:
