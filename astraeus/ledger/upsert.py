@@ -14,8 +14,10 @@ def insert_or_keep(tx: Tx, table: Table, values: dict[str, Any]) -> Insert:
     return insert(table).values(values).on_conflict_do_nothing()
 
 
-def insert_or_replace(tx: Tx, table: Table, values: dict[str, Any], replace: tuple[str, ...]) -> Insert:
-    """An insert that gives a row with the same primary key the new values of the columns `replace`."""
+def insert_or_replace(
+    tx: Tx, table: Table, values: dict[str, Any] | list[dict[str, Any]], replace: tuple[str, ...]
+) -> Insert:
+    """An insert that gives rows with the same primary key the new values of the columns `replace`."""
     insert = sqlite.insert if tx.dialect == "sqlite" else postgresql.insert
     statement = insert(table).values(values)
     keys = [column.name for column in table.primary_key]

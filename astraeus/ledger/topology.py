@@ -1,0 +1,286 @@
+"""Scans of the network, applied as one change each; one that lost too much at once is held for an operator."""
+
+import uuid
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from astraeus.ledger import findings, networks, tables
+from astraeus.ledger.core import Tx
+from astraeus.ledger.findings import News
+from astraeus.ledger.notices import cluster_event
+from astraeus.ledger.places import EVERY_PORT
+from astraeus.ledger.tables import machine, nic, topology_fabric, topology_finding, topology_place, topology_scan
+from astraeus.ledger.upsert import insert_or_replace
+from astraeus.model.errors import Conflict, NotFound
+from astraeus.model.machine import FABRIC, LEAF, SPINE
+from astraeus.topology.derive import LINK_BYTES, Derived, DerivedFabric, Place
+from astraeus.topology.identity import Known
+from astraeus.topology.owners import Inventory, Owned
+from astraeus.topology.scan import guid_of, guid_text
+from astraeus.topology.sites import Site
+
+LOST_MOST = 0.2
+"""A scan that lost more of a fabric's links than this since the last one is held."""
+KEPT_SECONDS = 30 * 86_400.0
+ROWS_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class State:
+    """What a scan is compared with: the machines, the fabrics as they were last seen, and their links."""
+
+    inventory: Inventory
+    known: tuple[Known, ...]
+    links: Mapping[str, frozenset[bytes]]
+    scanned_at: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a scan. `why` says what it was held for; `runs` are those whose network changed."""
+
+    id: str
+    state: str
+    why: str | None
+    machines_changed: int
+    news: News
+    runs: tuple[str, ...] = ()
+
+
+async def read_state(tx: Tx, cluster: str) -> State:
+    """What is known of a cluster's network now."""
+    names = frozenset(await tx.conn.scalars(select(machine.c.name).where(machine.c.cluster == cluster)))
+    query = select(nic.c.node_guid, nic.c.machine, nic.c.device, nic.c.rail).where(
+        nic.c.cluster == cluster, nic.c.node_guid.is_not(None), nic.c.link == "infiniband"
+    )
+    adapters = {}
+    for text, name, device, rail in await tx.conn.execute(query.order_by(nic.c.machine, nic.c.rail)):
+        if (guid := guid_of(text)) is not None:
+            adapters[guid] = Owned(name, device, rail)
+    fabrics = select(topology_fabric).where(topology_fabric.c.cluster == cluster).order_by(topology_fabric.c.name)
+    rows = (await tx.conn.execute(fabrics)).all()
+    return State(
+        inventory=Inventory(names, adapters),
+        known=tuple(_known(row.name, row.identity) for row in rows),
+        links={row.name: _unpacked(row.links) for row in rows},
+        scanned_at={row.name: row.scanned_at for row in rows},
+    )
+
+
+async def apply(
+    tx: Tx, cluster: str, before: State, derived: Derived, site: Site, actor: str, body: bytes, force: bool = False
+) -> Outcome:
+    """Take a scan and files over as one change, or hold them. Raises Conflict when another scan came in between."""
+    query = select(topology_fabric.c.name, topology_fabric.c.scanned_at).where(topology_fabric.c.cluster == cluster)
+    lock = select(tables.cluster.c.name).where(tables.cluster.c.name == cluster).with_for_update(key_share=True)
+    await tx.conn.execute(lock)
+    now = {row.name: row.scanned_at for row in await tx.conn.execute(query)}
+    if now != before.scanned_at:
+        raise Conflict("Another scan was applied meanwhile; send this one again.")
+    await _settle_held(tx, cluster, "discarded")
+    why = None if force else _too_much(before, derived.fabrics)
+    number = uuid.uuid4().hex
+    scan = {"id": number, "cluster": cluster, "at": tx.now, "actor": actor, "why": why, "summary": _summary(derived)}
+    if why is not None:
+        await tx.conn.execute(topology_scan.insert().values(**scan, state="held", body=body))
+        await cluster_event(tx, cluster, "topology_held", actor, f"The scan was not applied: {why}")
+        tx.announce("cluster", cluster)
+        return Outcome(number, "held", why, 0, News(0, 0, 0))
+    await tx.conn.execute(topology_scan.insert().values(**scan, state="applied"))
+    await _prune(tx, cluster)
+    for fabric in derived.fabrics:
+        await _write_fabric(tx, cluster, fabric)
+    changed = await _place(tx, cluster, derived, site)
+    scanned = [fabric.known.name for fabric in derived.fabrics]
+    news = await findings.reconcile(tx, cluster, derived.findings, scanned, derived.counted, actor)
+    runs = await networks.review(tx, cluster, changed)
+    for name in changed:
+        tx.announce("machine", f"{cluster}/{name}")
+    tx.announce("cluster", cluster)
+    if changed:
+        message = f"The network changed for {len(changed)} machines: {_some(changed)}"
+        await cluster_event(tx, cluster, "topology_applied", actor, message)
+    return Outcome(number, "applied", None, len(changed), news, tuple(runs))
+
+
+async def forget(tx: Tx, cluster: str, actor: str) -> None:
+    """Forget what every scan and file said: machines are where their own labels say."""
+    names = sorted(await tx.conn.scalars(select(topology_place.c.machine).where(topology_place.c.cluster == cluster)))
+    for table in (topology_place, topology_fabric):
+        await tx.conn.execute(delete(table).where(table.c.cluster == cluster))
+    there = topology_finding.c.cluster == cluster, topology_finding.c.closed_at.is_(None)
+    await tx.conn.execute(update(topology_finding).where(*there).values(closed_at=tx.now))
+    await _settle_held(tx, cluster, "discarded")
+    await networks.review(tx, cluster, names)
+    for name in names:
+        tx.announce("machine", f"{cluster}/{name}")
+    tx.announce("cluster", cluster)
+    await cluster_event(tx, cluster, "topology_forgotten", actor, "What scans said of the network is forgotten")
+
+
+async def held(tx: Tx, cluster: str) -> Any | None:
+    """The scan that waits for an operator: its `id`, `at`, `actor`, `why`, `summary` and `body`."""
+    query = select(topology_scan).where(topology_scan.c.cluster == cluster, topology_scan.c.state == "held")
+    return (await tx.conn.execute(query.order_by(topology_scan.c.at.desc()).limit(1))).one_or_none()
+
+
+async def discard(tx: Tx, cluster: str, actor: str) -> None:
+    """Drop the scan that is held. Raises NotFound when none is."""
+    if await held(tx, cluster) is None:
+        raise NotFound(f"No scan of {cluster} is held.")
+    await _settle_held(tx, cluster, "discarded")
+    tx.announce("cluster", cluster)
+    await cluster_event(tx, cluster, "topology_discarded", actor, "The scan that was held is dropped")
+
+
+async def fabrics(tx: Tx, cluster: str) -> list[dict[str, Any]]:
+    """What was derived of each fabric, for showing."""
+    f = topology_fabric.c
+    query = select(f.name, f.summary, f.scanned_at).where(f.cluster == cluster).order_by(f.name)
+    return [{"name": row.name, "scanned_at": row.scanned_at, **row.summary} for row in await tx.conn.execute(query)]
+
+
+async def _settle_held(tx: Tx, cluster: str, state: str) -> None:
+    there = topology_scan.c.cluster == cluster, topology_scan.c.state == "held"
+    await tx.conn.execute(update(topology_scan).where(*there).values(state=state, body=None))
+
+
+async def _prune(tx: Tx, cluster: str) -> None:
+    old = topology_scan.c.cluster == cluster, topology_scan.c.at < tx.now - KEPT_SECONDS
+    await tx.conn.execute(delete(topology_scan).where(*old))
+
+
+def _too_much(before: State, now: Sequence[DerivedFabric]) -> str | None:
+    """Why a scan must not be applied by itself."""
+    for fabric in now:
+        links = before.links.get(fabric.known.name)
+        if not links:
+            continue
+        lost = len(links - fabric.links)
+        if lost > LOST_MOST * len(links):
+            part = f"{lost} of {len(links)} links ({lost / len(links):.0%})"
+            return f"{fabric.known.name} lost {part} since the last scan; apply it if that is so, or scan again"
+    return None
+
+
+def _known(name: str, identity: Mapping[str, Any]) -> Known:
+    def numbers(texts: Sequence[str]) -> list[int]:
+        return [guid for text in texts if (guid := guid_of(text)) is not None]
+
+    return Known(
+        name=name,
+        switches=frozenset(numbers(identity["switches"])),
+        managers=tuple(numbers(identity["managers"])),
+        leaf_groups={group: frozenset(numbers(leaves)) for group, leaves in identity["leaf_groups"].items()},
+        spine_groups={group: frozenset(numbers(above)) for group, above in identity["spine_groups"].items()},
+        machines=frozenset(identity["machines"]),
+    )
+
+
+def _identity(known: Known) -> dict[str, Any]:
+    def texts(guids: Collection[int]) -> list[str]:
+        return [guid_text(guid) for guid in sorted(guids)]
+
+    return {
+        "switches": texts(known.switches),
+        "managers": [guid_text(guid) for guid in known.managers],
+        "leaf_groups": {name: texts(leaves) for name, leaves in known.leaf_groups.items()},
+        "spine_groups": {name: texts(above) for name, above in known.spine_groups.items()},
+        "machines": sorted(known.machines),
+    }
+
+
+async def _write_fabric(tx: Tx, cluster: str, fabric: DerivedFabric) -> None:
+    values = {
+        "cluster": cluster,
+        "name": fabric.known.name,
+        "identity": _identity(fabric.known),
+        "summary": {
+            "managers": [guid_text(guid) for guid in fabric.known.managers],
+            "switches": fabric.switches,
+            "adapters": fabric.adapters,
+            "nameless": fabric.nameless,
+            "aggregation_nodes": fabric.aggregation_nodes,
+            "rail_optimised": fabric.rail_optimised,
+            "other_hosts": list(fabric.others),
+            "leaf_groups": [
+                {
+                    "name": group.name,
+                    "spine": group.spine,
+                    "switches": list(group.leaves),
+                    "rails": list(group.rails) if group.rails else None,
+                    "machines": len(group.machines),
+                    "oversubscription": group.nominal,
+                    "oversubscription_live": group.live,
+                }
+                for group in fabric.groups
+            ],
+        },
+        "links": zlib.compress(b"".join(sorted(fabric.links))),
+        "scanned_at": tx.now,
+    }
+    replace = ("identity", "summary", "links", "scanned_at")
+    await tx.conn.execute(insert_or_replace(tx, topology_fabric, values, replace))
+
+
+def _unpacked(links: bytes) -> frozenset[bytes]:
+    data = zlib.decompress(links)
+    return frozenset(data[i : i + LINK_BYTES] for i in range(0, len(data), LINK_BYTES))
+
+
+async def _place(tx: Tx, cluster: str, derived: Derived, site: Site) -> list[str]:
+    """Write the places that changed; answers their machines."""
+    p = topology_place.c
+    query = select(p.machine, p.labels, p.ports, p.source).where(p.cluster == cluster)
+    old = {row.machine: row for row in await tx.conn.execute(query)}
+    scanned = {fabric.known.name for fabric in derived.fabrics}
+    new: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {}
+    for name, row in old.items():
+        if row.source == "scan" and row.labels.get(FABRIC) in scanned and name not in derived.places:
+            new[name] = row.labels, {EVERY_PORT: {"up": False}}, "scan"
+    for name, labels in site.places.items():
+        before = old.get(name)
+        known = dict(before.labels) if before else {}
+        new[name] = {**known, **labels}, before.ports if before else {}, before.source if before else "file"
+    for name, place in derived.places.items():
+        kept = new[name][0] if name in new else (old[name].labels if name in old else {})
+        new[name] = {**kept, **_labels(place)}, place.ports, "scan"
+    changed = sorted(
+        name
+        for name, found in new.items()
+        if name not in old or found != (old[name].labels, old[name].ports, old[name].source)
+    )
+    rows = [
+        {"cluster": cluster, "machine": name, "at": tx.now}
+        | dict(zip(("labels", "ports", "source"), new[name], strict=True))
+        for name in changed
+    ]
+    for i in range(0, len(rows), ROWS_AT_ONCE):
+        replaced = insert_or_replace(
+            tx, topology_place, rows[i : i + ROWS_AT_ONCE], ("labels", "ports", "source", "at")
+        )
+        await tx.conn.execute(replaced)
+    return changed
+
+
+def _labels(place: Place) -> dict[str, str | None]:
+    return {FABRIC: place.fabric, SPINE: place.spine, LEAF: place.leaf}
+
+
+def _summary(derived: Derived) -> dict[str, Any]:
+    return {
+        "fabrics": [fabric.known.name for fabric in derived.fabrics],
+        "machines": len(derived.places),
+        "links": sum(len(fabric.links) for fabric in derived.fabrics),
+        "findings": len(derived.findings),
+        "unread": derived.unread,
+    }
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
