@@ -8,10 +8,22 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Text, cast, select, true
+from sqlalchemy import BindParameter, Select, Text, bindparam, cast, select
 
 from astraeus.ledger.core import Tx
-from astraeus.ledger.tables import GPUS_MAX, allocation, claim, cluster, machine, nic, reservation, run, workspace
+from astraeus.ledger.places import OF_MACHINE, PLACE, labels_at, placed_as, ports_at
+from astraeus.ledger.tables import (
+    GPUS_MAX,
+    allocation,
+    claim,
+    cluster,
+    machine,
+    nic,
+    reservation,
+    run,
+    topology_place,
+    workspace,
+)
 from astraeus.model.errors import NotFound
 from astraeus.model.machine import MachineFacts, Nic
 from astraeus.model.spec import Resources
@@ -19,6 +31,7 @@ from astraeus.placement.types import Ask, Holding, Machine, Reserved, Snapshot
 
 REMEMBERED = 20_000
 SPECS_PER_QUERY = 5_000
+CLUSTER: BindParameter[str] = bindparam("cluster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,62 @@ _wishes: OrderedDict[str, _Wish] = OrderedDict()
 """By run uid. A run's specification never changes, and reading it again at every pass would cost the most."""
 
 
+def _waiting() -> Select[Any]:
+    """The claims to place, in queue order."""
+    c = claim.c
+    return (
+        select(c.id, c.run_uid, c.attempt, c.patience_until, c.avoid, run.c.name, run.c.priority, run.c.submitted_at)
+        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
+        .join(run, run.c.uid == c.run_uid)
+        .join(workspace, workspace.c.id == run.c.workspace)
+        .where(c.cluster == CLUSTER, c.state == "Waiting", ~run.c.held, ~run.c.final)
+        .where(run.c.delete_asked_at.is_(None))
+        .order_by(run.c.priority.desc(), run.c.submitted_at, run.c.uid)
+    )
+
+
+def _held() -> Select[Any]:
+    """What granted claims hold, a row for each worker."""
+    c, a = claim.c, allocation.c
+    return (
+        select(c.id, c.run_uid, c.attempt, c.granted_at, c.gates_opened_at, c.intent, c.failure, c.succeeded_at)
+        .add_columns(a.machine, a.gpu_mask, a.cpu_cores, a.memory_bytes, run.c.name, run.c.priority)
+        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
+        .join(allocation, a.claim == c.id)
+        .join(run, run.c.uid == c.run_uid)
+        .join(workspace, workspace.c.id == run.c.workspace)
+        .where(c.cluster == CLUSTER, c.state == "Granted", a.live)
+        .order_by(c.id, a.rank)
+    )
+
+
+def _ports() -> Select[Any]:
+    """The ports of machines."""
+    return (
+        select(nic.c.machine, nic.c.device, nic.c.port, nic.c.rail, nic.c.gbps, nic.c.link, nic.c.up)
+        .where(nic.c.cluster == CLUSTER)
+        .order_by(nic.c.machine, nic.c.rail, nic.c.device, nic.c.port)
+    )
+
+
+def _machines() -> Select[Any]:
+    m = machine.c
+    return (
+        select(m.name, m.gpus, m.cpu_cores, m.memory_bytes, m.state, m.cordoned, m.drained_by)
+        .add_columns(cast(m.facts, Text).label("facts"), *PLACE)
+        .outerjoin(topology_place, OF_MACHINE)
+        .where(m.cluster == CLUSTER)
+    )
+
+
+WAITING, HELD, PORTS, MACHINES = _waiting(), _held(), _ports(), _machines()
+RUNS: BindParameter[Any] = bindparam("uids", expanding=True)
+NAMES: BindParameter[Any] = bindparam("names", expanding=True)
+WAITING_OF, HELD_OF = WAITING.where(claim.c.run_uid.in_(RUNS)), HELD.where(claim.c.run_uid.in_(RUNS))
+PORTS_OF, MACHINES_OF = PORTS.where(nic.c.machine.in_(NAMES)), MACHINES.where(machine.c.name.in_(NAMES))
+"""Made once: SQLAlchemy takes longer to put a statement together than SQLite to answer it."""
+
+
 async def load_snapshot(tx: Tx, cluster_name: str) -> Snapshot:
     """The cluster's machines, holdings, waiting claims in queue order, and reservations.
 
@@ -67,9 +136,9 @@ async def read_claims(
     tx: Tx, cluster_name: str, uids: Collection[str] | None = None
 ) -> tuple[list[Ask], list[Holding]]:
     """What waits, in queue order, and what granted claims hold; of these runs only, where they are given."""
-    chosen = true() if uids is None else claim.c.run_uid.in_(uids)
-    waiting = (await tx.conn.execute(_waiting(cluster_name).where(chosen))).all()
-    held = (await tx.conn.execute(_held(cluster_name).where(chosen))).all()
+    values = {"cluster": cluster_name} | ({} if uids is None else {"uids": list(uids)})
+    waiting = (await tx.conn.execute(WAITING if uids is None else WAITING_OF, values)).all()
+    held = (await tx.conn.execute(HELD if uids is None else HELD_OF, values)).all()
     wishes = await _wishes_of(tx, {row.run_uid for row in waiting} | {row.run_uid for row in held})
     return [_ask(row, wishes[row.run_uid]) for row in waiting], [_holding(row, wishes[row.run_uid]) for row in held]
 
@@ -82,21 +151,12 @@ async def read_reserved(tx: Tx, cluster_name: str) -> tuple[Reserved, ...]:
 
 async def read_machines(tx: Tx, cluster_name: str, names: Collection[str] | None = None) -> list[Machine]:
     """The cluster's machines by name; only these, where they are given."""
-    query = (
-        select(nic.c.machine, nic.c.device, nic.c.port, nic.c.rail, nic.c.gbps, nic.c.link, nic.c.up)
-        .where(nic.c.cluster == cluster_name, true() if names is None else nic.c.machine.in_(names))
-        .order_by(nic.c.machine, nic.c.rail, nic.c.device, nic.c.port)
-    )
+    values = {"cluster": cluster_name} | ({} if names is None else {"names": list(names)})
     ports: dict[str, list[Nic]] = defaultdict(list)
-    for name, *port in await tx.conn.execute(query):
+    for name, *port in await tx.conn.execute(PORTS if names is None else PORTS_OF, values):
         ports[name].append(_port(*port))
-    m = machine.c
-    query = (
-        select(m.name, m.gpus, m.cpu_cores, m.memory_bytes, m.state, m.cordoned, m.drained_by)
-        .add_columns(cast(m.facts, Text).label("facts"))
-        .where(m.cluster == cluster_name, true() if names is None else m.name.in_(names))
-    )
-    found = [_machine(row, tuple(ports.get(row.name, ()))) for row in await tx.conn.execute(query)]
+    rows = await tx.conn.execute(MACHINES if names is None else MACHINES_OF, values)
+    found = [_machine(row, tuple(ports.get(row.name, ()))) for row in rows]
     # Not ordered by the database, whose collation is its own.
     return sorted(found, key=attrgetter("name"))
 
@@ -119,15 +179,15 @@ def _mask(gpus: Iterable[int]) -> int:
 
 
 def _machine(row: Any, ports: tuple[Nic, ...]) -> Machine:
-    facts = described(row.facts)
+    facts, placed = described(row.facts), placed_as(row.place_labels, row.place_ports)
     return Machine(
         name=row.name,
         gpus=row.gpus,
         gpu_model=facts.gpu_model,
         cpu_cores=row.cpu_cores,
         memory_bytes=row.memory_bytes,
-        labels=facts.labels,
-        ports=ports,
+        labels=labels_at(facts.labels, placed),
+        ports=ports_at(ports, placed),
         broken=facts.broken,
         doubtful=facts.doubtful,
         refusal=_refusal(row.state, row.cordoned, row.drained_by),
@@ -140,35 +200,6 @@ def _refusal(state: str, cordoned: bool, drained_by: str | None) -> str | None:
     if cordoned:
         return "draining" if drained_by else "cordoned"
     return None
-
-
-def _waiting(cluster_name: str) -> Any:
-    """The claims to place, in queue order."""
-    c = claim.c
-    return (
-        select(c.id, c.run_uid, c.attempt, c.patience_until, c.avoid, run.c.name, run.c.priority, run.c.submitted_at)
-        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
-        .join(run, run.c.uid == c.run_uid)
-        .join(workspace, workspace.c.id == run.c.workspace)
-        .where(c.cluster == cluster_name, c.state == "Waiting", ~run.c.held, ~run.c.final)
-        .where(run.c.delete_asked_at.is_(None))
-        .order_by(run.c.priority.desc(), run.c.submitted_at, run.c.uid)
-    )
-
-
-def _held(cluster_name: str) -> Any:
-    """What granted claims hold, a row for each worker."""
-    c, a = claim.c, allocation.c
-    return (
-        select(c.id, c.run_uid, c.attempt, c.granted_at, c.gates_opened_at, c.intent, c.failure, c.succeeded_at)
-        .add_columns(a.machine, a.gpu_mask, a.cpu_cores, a.memory_bytes, run.c.name, run.c.priority)
-        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
-        .join(allocation, a.claim == c.id)
-        .join(run, run.c.uid == c.run_uid)
-        .join(workspace, workspace.c.id == run.c.workspace)
-        .where(c.cluster == cluster_name, c.state == "Granted", a.live)
-        .order_by(c.id, a.rank)
-    )
 
 
 def _ask(row: Any, wish: _Wish) -> Ask:
