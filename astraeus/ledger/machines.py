@@ -5,13 +5,15 @@ import binascii
 from collections.abc import Collection
 from typing import Any, Literal
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select, update
 
 from astraeus.ledger import gangs
+from astraeus.ledger.claims import lock_cluster
 from astraeus.ledger.core import Tx
 from astraeus.ledger.members import lock, save
 from astraeus.ledger.notices import cluster_event
-from astraeus.ledger.tables import allocation, claim, machine, run
+from astraeus.ledger.places import OF_MACHINE, PLACE, labels_at, placed_as, ports_at
+from astraeus.ledger.tables import allocation, claim, machine, run, topology_place
 from astraeus.model.errors import Invalid, NotFound
 from astraeus.model.machine import MachineFacts, MachineView
 
@@ -20,7 +22,7 @@ async def machine_views(
     tx: Tx, cluster: str, limit: int = 100, cursor: str | None = None
 ) -> tuple[list[MachineView], str | None]:
     """A page of the cluster's machines by name, and the cursor of the next page (None: this is the last)."""
-    query = select(machine).where(machine.c.cluster == cluster).order_by(machine.c.name).limit(limit + 1)
+    query = _machines().where(machine.c.cluster == cluster).order_by(machine.c.name).limit(limit + 1)
     if cursor is not None:
         query = query.where(machine.c.name > _read_cursor(cursor))
     rows = (await tx.conn.execute(query)).mappings().all()
@@ -32,11 +34,15 @@ async def machine_views(
 
 async def get(tx: Tx, cluster: str, name: str) -> MachineView | None:
     """One machine, None when the cluster has no such."""
-    query = select(machine).where(machine.c.cluster == cluster, machine.c.name == name)
+    query = _machines().where(machine.c.cluster == cluster, machine.c.name == name)
     row = (await tx.conn.execute(query)).mappings().one_or_none()
     if row is None:
         return None
     return _view(row, tx.now, (await _holders(tx, cluster, [name])).get(name, []))
+
+
+def _machines() -> Select[Any]:
+    return select(machine, *PLACE).outerjoin(topology_place, OF_MACHINE)
 
 
 async def cordon(tx: Tx, cluster: str, name: str, actor: str, why: str | None = None) -> None:
@@ -56,12 +62,11 @@ async def drain(tx: Tx, cluster: str, name: str, actor: str, why: str | None = N
 
     An attempt whose end is decided already is left to it. A second time orders nothing new.
     """
-    locked = set(await gangs.claims_on(tx, cluster, [name]))
-    moved = await lock(tx, locked)
+    # No pass may place a gang here between the look and the cordon.
+    await tx.conn.execute(lock_cluster(cluster))
+    moved = await lock(tx, await gangs.claims_on(tx, cluster, [name]))
     changed = await _change(tx, cluster, name, cordoned=True, drain_reason=why or "", drained_by=actor)
-    # A pass may have placed a gang here before the cordon; none does after it.
-    late = set(await gangs.claims_on(tx, cluster, [name])) - locked
-    for gang in (moved | await lock(tx, late)).values():
+    for gang in moved.values():
         if gang.state == "Granted" and gang.order_stop(tx.now, "drained", actor, why):
             gang.news.append(("preempt", actor, why))
     await save(tx, moved.values())
@@ -101,7 +106,7 @@ async def _holders(tx: Tx, cluster: str, names: Collection[str]) -> dict[str, li
 
 
 def _view(row: Any, now: float, runs: list[str]) -> MachineView:
-    facts = MachineFacts.model_validate(row["facts"])
+    facts, placed = MachineFacts.model_validate(row["facts"]), placed_as(row["place_labels"], row["place_ports"])
     broken = sum(1 << gpu for gpu in set(facts.broken_gpus) if 0 <= gpu < row["gpus"])
     every = (1 << row["gpus"]) - 1
     drained: Literal["draining", "drained"] = "draining" if runs else "drained"
@@ -121,8 +126,8 @@ def _view(row: Any, now: float, runs: list[str]) -> MachineView:
         broken_gpus=facts.broken_gpus,
         cpu_cores=row["cpu_cores"],
         memory_bytes=row["memory_bytes"],
-        labels=facts.labels,
-        nics=facts.nics,
+        labels=dict(labels_at(facts.labels, placed)),
+        nics=list(ports_at(tuple(facts.nics), placed)),
         runs=runs,
         heard_seconds_ago=max(0.0, now - row["heard_at"]),
     )

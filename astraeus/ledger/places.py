@@ -1,17 +1,16 @@
 """Where machines are by the last scan or file, over what their own agents say. Everybody reads both through here."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Text, cast, select, true
+from sqlalchemy import Text, and_, cast
 
-from astraeus.ledger.core import Tx
-from astraeus.ledger.tables import topology_place
+from astraeus.ledger.tables import machine, topology_place
 from astraeus.model.machine import Nic
-from astraeus.topology.labels import canonical, effective
+from astraeus.topology.labels import FOREIGN, canonical, effective
 
 EVERY_PORT = "*"
 
@@ -24,32 +23,31 @@ class Placed:
     ports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-NOWHERE = Placed()
-
-
-async def places(tx: Tx, cluster: str, names: Collection[str] | None = None) -> dict[str, Placed]:
-    """The machines that are placed, by name; only these, where they are given."""
-    p = topology_place.c
-    query = select(p.machine, cast(p.labels, Text), cast(p.ports, Text)).where(
-        p.cluster == cluster, true() if names is None else p.machine.in_(names)
-    )
-    return {name: _placed(labels, ports) for name, labels, ports in await tx.conn.execute(query)}
+OF_MACHINE = and_(topology_place.c.cluster == machine.c.cluster, topology_place.c.machine == machine.c.name)
+PLACE = (
+    cast(topology_place.c.labels, Text).label("place_labels"),
+    cast(topology_place.c.ports, Text).label("place_ports"),
+)
+"""Joined to a machine's row by `OF_MACHINE`; `placed_as` reads both."""
 
 
 @lru_cache(maxsize=1 << 14)
-def _placed(labels: str, ports: str) -> Placed:
-    return Placed(json.loads(labels), json.loads(ports))
+def placed_as(labels: str | None, ports: str | None) -> Placed:
+    """The place that a row's two columns tell; they are NULL for a machine that no scan has seen."""
+    return Placed(json.loads(labels) if labels else {}, json.loads(ports) if ports else {})
 
 
-def labels_at(labels: Mapping[str, str], placed: Placed) -> dict[str, str]:
+def labels_at(labels: Mapping[str, str], placed: Placed) -> Mapping[str, str]:
     """A machine's labels: a scan's or a file's before its agent's, ours before those of others."""
-    return effective(labels, placed.labels) if placed.labels else canonical(labels)
+    if placed.labels:
+        return effective(labels, placed.labels)
+    return labels if FOREIGN.isdisjoint(labels) else canonical(labels)
 
 
-def ports_at(ports: Sequence[Nic], placed: Placed) -> tuple[Nic, ...]:
+def ports_at(ports: tuple[Nic, ...], placed: Placed) -> tuple[Nic, ...]:
     """A machine's ports for training: of what its agent and the scan say of one the worse, without those elsewhere."""
     if not placed.ports:
-        return tuple(ports)
+        return ports
     found = []
     for port in ports:
         known = _known(port, placed)

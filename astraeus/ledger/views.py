@@ -11,9 +11,10 @@ from sqlalchemy import cast as as_type
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.environment import gpu_indices
+from astraeus.ledger.places import OF_MACHINE, PLACE, labels_at, placed_as
 from astraeus.ledger.runs import RunRow
 from astraeus.ledger.snapshot import described
-from astraeus.ledger.tables import allocation, claim, machine, run, worker, workspace
+from astraeus.ledger.tables import allocation, claim, machine, run, topology_place, worker, workspace
 from astraeus.model import words
 from astraeus.model.budget import EARN_SECONDS
 from astraeus.model.machine import LEAF
@@ -142,12 +143,13 @@ async def _workers(tx: Tx, which: ColumnElement[bool]) -> dict[str, list[WorkerV
     query = (
         select(claim.c.run_uid, claim.c.attempt, claim.c.state, run.c.name, a.rank, a.machine, a.gpu_mask)
         .add_columns(w.desired, w.observed, w.lost, w.gone, w.exit_code, w.signal, w.error)
-        .add_columns(w.arrived_at, w.started_at, w.ended_at, as_type(machine.c.facts, Text).label("facts"))
+        .add_columns(w.arrived_at, w.started_at, w.ended_at, as_type(machine.c.facts, Text).label("facts"), *PLACE)
         .select_from(claim)
         .join(run, run.c.uid == claim.c.run_uid)
         .join(allocation, a.claim == claim.c.id)
         .outerjoin(worker, of_member)
         .outerjoin(machine, of_machine)
+        .outerjoin(topology_place, OF_MACHINE)
         .where(which)
         .order_by(claim.c.run_uid, a.rank)
     )
@@ -165,7 +167,7 @@ def _worker_view(row: Any) -> WorkerView:
         state=_worker_state(row),
         machine=row.machine,
         gpus=gpu_indices(row.gpu_mask),
-        leaf=None if row.facts is None else described(row.facts).labels.get(LEAF),
+        leaf=None if row.facts is None else _labels(row).get(LEAF),
         exit_code=row.exit_code,
         signal=row.signal,
         error=row.error,
@@ -173,6 +175,10 @@ def _worker_view(row: Any) -> WorkerView:
         started_at=_time(row.started_at),
         ended_at=_time(row.ended_at),
     )
+
+
+def _labels(row: Any) -> Mapping[str, str]:
+    return labels_at(described(row.facts).labels, placed_as(row.place_labels, row.place_ports))
 
 
 def _worker_state(row: Any) -> WorkerState:
