@@ -202,3 +202,8 @@ def lock_machines(cluster_name: str, names: Any) -> Select[tuple[str]]:
         .order_by(machine.c.name)
         .with_for_update(key_share=True)
     )
+
+
+def lock_cluster(name: str) -> Select[tuple[str]]:
+    """The query that keeps passes over a cluster from committing; who needs it takes it before claims and machines."""
+    return select(cluster_table.c.name).where(cluster_table.c.name == name).with_for_update(key_share=True)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from astraeus.ledger import gangs
+from astraeus.ledger.claims import lock_cluster
 from astraeus.ledger.core import Tx
 from astraeus.ledger.members import lock
 from astraeus.ledger.notices import cluster_event
@@ -134,6 +135,8 @@ async def expire_leases(tx: Tx, name: str, term: int) -> list[str]:
 
 async def declare_lost(tx: Tx, name: str, machines: Sequence[str], actor: str) -> list[str]:
     """An operator's word that machines are lost, whatever the watch holds back; those heard lately are not."""
+    # As a watch does: no pass may place a gang on them meanwhile.
+    await tx.conn.execute(lock_cluster(name))
     limit = tx.now - MISSED_BEATS * HEARTBEAT_SECONDS
     query = select(machine.c.name).where(
         machine.c.cluster == name, machine.c.name.in_(machines), machine.c.state != "Down", machine.c.heard_at < limit

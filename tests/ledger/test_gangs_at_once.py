@@ -4,14 +4,16 @@ import asyncio
 import random
 
 import pytest
+from sqlalchemy import text
 from support.fleet import FakeAgent, GangScene, ref, report
-from support.scene import CLUSTER
+from support.scene import CLUSTER, grant
 
 from astraeus.executors.agent import AgentExecutor
 from astraeus.executors.base import Executor
-from astraeus.ledger import leases, machines
+from astraeus.ledger import commit, leases, machines
 from astraeus.ledger.core import Ledger
 from astraeus.ledger.runs import RunRow
+from astraeus.placement.types import Plan
 
 PLACES = [f"m-{i}" for i in range(6)]
 
@@ -57,6 +59,30 @@ async def test_everything_at_once_neither_locks_up_nor_contradicts_itself(ledger
         assert sum([situation.failure is not None, situation.succeeded, situation.intent is not None]) <= 1
         kinds = [kind for kind in await scene.kinds(row) if kind != "preempt"]
         assert len(kinds) == len(set(kinds))
+
+
+async def test_a_drain_that_meets_a_pass_moves_what_the_pass_places(ledger: Ledger) -> None:
+    scene = await GangScene.start(ledger)
+    row = await scene.waiting("a")
+    ask = (await scene.snapshot()).asks[0]
+    term = await scene.term()
+    async with ledger.transaction() as tx:
+        await commit.commit_plan(tx, CLUSTER, term, Plan(grants=(grant(ask, [("m-0", 0xFF)]),)))
+        draining = asyncio.create_task(drain(scene, "m-0"))
+        await until_it_waits(ledger)
+    await draining
+    assert (await scene.situation(row)).intent == "drained"
+    assert await scene.kinds(row) == ["preempt", "gone"]
+
+
+async def until_it_waits(ledger: Ledger) -> None:
+    """Until some transaction waits for a lock; on SQLite it has no other choice."""
+    if ledger.dialect == "sqlite":
+        return
+    while True:
+        async with ledger.reading() as tx:
+            if await tx.conn.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")):
+                return
 
 
 async def test_the_agent_executor_brings_a_gang_through_its_life(ledger: Ledger) -> None:
