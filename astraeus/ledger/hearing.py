@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import and_, bindparam, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from astraeus.ledger import gangs
+from astraeus.ledger import gangs, networks
 from astraeus.ledger.core import Tx
 from astraeus.ledger.desired import desired_version
 from astraeus.ledger.notices import cluster_event
@@ -174,6 +174,7 @@ async def _learn(tx: Tx, cluster: str, told: Sequence[Greeted]) -> None:
         statement.values({name: bindparam(f"b_{name}", type_=machine.c[name].type) for name in columns}), rows
     )
     await _nics(tx, cluster, facts)
+    await networks.review(tx, cluster, [one.name for one in facts])
 
 
 def _columns(facts: MachineFacts) -> dict[str, Any]:
