@@ -46,9 +46,9 @@ async def read_optional_json(request: Request) -> Any:
     return await read_json(request)
 
 
-async def read_model(request: Request, model: type[Model], optional: bool = False) -> Model:
+async def read_model(request: Request, model: type[Model], optional: bool = False, most: int = BODY_MAX) -> Model:
     """The body as `model`. Raises `BadSpec` with every fault."""
-    raw = await (read_optional_json(request) if optional else read_json(request))
+    raw = await (read_optional_json(request) if optional else read_json(request, most))
     try:
         return model.model_validate(raw)
     except ValidationError as error:

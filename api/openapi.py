@@ -11,6 +11,7 @@ from api.errors import MEDIA_TYPE, TITLES, Problem
 from api.services.belongings import DriveInput, SecretInput, TokenInput
 from api.services.orders import MachineOrderInput, OrderInput
 from api.services.templates import TemplateRun
+from api.services.topology import MeasuredInput, ScanInput
 from astraeus.model.agent import SyncRequest
 from astraeus.model.spec import Submission
 
@@ -23,6 +24,8 @@ BODIES: tuple[type[BaseModel], ...] = (
     TokenInput,
     OrderInput,
     MachineOrderInput,
+    ScanInput,
+    MeasuredInput,
     SyncRequest,
     Problem,
 )

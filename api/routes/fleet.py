@@ -1,4 +1,4 @@
-"""`/machines`, `/topology`, `/clusters`: what operators see and do."""
+"""`/machines`, `/clusters`: what operators see and do."""
 
 from fastapi import APIRouter, Request
 
@@ -7,7 +7,7 @@ from api.body import read_model
 from api.openapi import WITH_BODY, WITH_TOKEN, body, problems
 from api.routes.common import BASE, Cluster, Cursor, Limit, Name
 from api.services import fleet
-from api.services.fleet import ClusterPage, FindingPage, MachineOrder, MachinePage, TopologyView
+from api.services.fleet import ClusterPage, MachineOrder, MachinePage
 from api.services.orders import MachineOrderInput
 from astraeus.model.machine import MachineView
 
@@ -49,18 +49,6 @@ _order("drain", "No new work, and what runs there moves, not charged")
 _order("cordon", "No new work; what runs there stays")
 _order("return", "Back to work")
 _order("lost", "An operator's word that a silent machine is lost, whatever the watch holds back")
-
-
-@router.get("/topology", responses=WITH_TOKEN, summary="The network as a tree")
-async def topology(scope: Viewer, cluster: Cluster = None) -> TopologyView:
-    """Fabrics, spine groups, leaf groups and machines, with who holds what."""
-    return await fleet.topology(scope, cluster)
-
-
-@router.get("/topology/findings", responses=WITH_TOKEN, summary="Faults of the network")
-async def findings(scope: Viewer, cluster: Cluster = None) -> FindingPage:
-    """Where, what, and what to do."""
-    return await fleet.findings(scope, cluster)
 
 
 @router.get("/clusters", responses=WITH_TOKEN, summary="All clusters")

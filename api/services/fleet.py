@@ -2,19 +2,19 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from api.auth import Scope
 from api.services.pages import cursor_of_ours
 from api.services.runs import known_cluster
-from api.topology import ClusterTree, tree
+from api.services.topology import MACHINES_MOST as MACHINES_MOST
+from api.services.topology import findings as findings
+from api.services.topology import topology as topology
 from astraeus.ledger import leases, machines, tenancy
 from astraeus.ledger.core import Tx
 from astraeus.model.errors import Conflict, NotFound
 from astraeus.model.machine import MachineView
 from astraeus.model.names import canonical
-
-MACHINES_MOST = 100_000
 
 MachineOrder = Literal["drain", "cordon", "return", "lost"]
 
@@ -38,28 +38,6 @@ class ClusterPage(BaseModel):
     """All clusters."""
 
     items: list[ClusterView]
-    next_cursor: str | None = None
-
-
-class TopologyView(BaseModel):
-    """The network of every cluster asked for."""
-
-    clusters: list[ClusterTree]
-
-
-class Finding(BaseModel):
-    """A fault of the network: where, what, and what to do."""
-
-    model_config = ConfigDict(extra="allow")
-
-    place: str
-    message: str
-
-
-class FindingPage(BaseModel):
-    """All findings."""
-
-    items: list[Finding]
     next_cursor: str | None = None
 
 
@@ -99,14 +77,6 @@ async def order(scope: Scope, name: str, order: MachineOrder, why: str | None, c
     return view
 
 
-async def topology(scope: Scope, cluster: str | None) -> TopologyView:
-    """The network as a tree, with who holds what."""
-    async with scope.state.ledger.reading() as tx:
-        cluster = await known_cluster(tx, scope, cluster)
-        found, _ = await machines.machine_views(tx, cluster, MACHINES_MOST, None)
-    return TopologyView(clusters=[tree(cluster, found)])
-
-
 async def clusters(scope: Scope) -> ClusterPage:
     """Every cluster."""
     async with scope.state.ledger.reading() as tx:
@@ -123,10 +93,3 @@ async def _machine(tx: Tx, cluster: str, name: str) -> MachineView:
     if found is None:
         raise NotFound(f"There is no machine {wanted!r} in {cluster}.")
     return found
-
-
-async def findings(scope: Scope, cluster: str | None) -> FindingPage:
-    """Faults of the network. Labels alone, which the tree is made from, cannot show any."""
-    async with scope.state.ledger.reading() as tx:
-        await known_cluster(tx, scope, cluster)
-    return FindingPage(items=[])
