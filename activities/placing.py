@@ -6,8 +6,9 @@ import time
 from temporalio import activity
 
 from activities.delivery import Courier
-from astraeus.ledger import claims, commit, snapshot
+from astraeus.ledger import claims, commit
 from astraeus.ledger.core import Ledger
+from astraeus.ledger.keeper import SnapshotKeeper
 from astraeus.model.messages import AttemptRef
 from astraeus.placement.planner import plan
 from workflows.contracts import ClaimOrder, Closing, PassOrder, PassResult
@@ -21,6 +22,7 @@ class Placing:
     def __init__(self, ledger: Ledger, courier: Courier) -> None:
         self.ledger = ledger
         self.courier = courier
+        self._kept: dict[str, SnapshotKeeper] = {}
 
     @activity.defn
     async def enter_claim(self, order: ClaimOrder) -> None:
@@ -50,8 +52,9 @@ class Placing:
         began = time.perf_counter()
         async with self.ledger.transaction() as tx:
             term = await claims.take_pass_term(tx, order.cluster)
+        keeper = self._kept.setdefault(order.cluster, SnapshotKeeper(order.cluster))
         async with self.ledger.reading() as tx:
-            picture = await snapshot.load_snapshot(tx, order.cluster)
+            picture = await keeper.current(tx)
         decided = plan(picture, tx.now)
         granted = 0
         if decided.grants or decided.waits or decided.evictions or picture.reserved or decided.reserved:
@@ -69,6 +72,8 @@ class Placing:
         )
         pause = None if decided.next_change_at is None else max(0.0, decided.next_change_at - tx.now)
         if granted < len(decided.grants):
+            # Something changed between the picture and the commit: look at all of it again, at once.
+            del self._kept[order.cluster]
             pause = 0.0
         return PassResult(granted=granted, waiting=len(decided.waits), next_change_seconds=pause)
 
