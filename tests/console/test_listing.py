@@ -1,0 +1,70 @@
+"""The list of runs, from both kinds of database."""
+
+from typing import Any
+
+from support.tenants import CLUSTER, workspace
+
+from api.console import listing
+from api.console.listing import Wanted
+from astraeus.ledger import runs
+from astraeus.ledger.core import Ledger
+from astraeus.ledger.tenancy import Workspace
+from astraeus.model.faults import parse_submission
+
+
+async def submit(ledger: Ledger, home: Workspace, name: str, **labels: str) -> None:
+    raw: dict[str, Any] = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"task_template": {"command": "true", "requested_resources": {"gpu_requests": {"count": 16}}}},
+    }
+    async with ledger.transaction() as tx:
+        await runs.submit(tx, home, CLUSTER, parse_submission(raw), raw, "dev")
+
+
+async def names(ledger: Ledger, home: Workspace, **wanted: Any) -> tuple[list[str], int]:
+    async with ledger.reading() as tx:
+        rows, total = await listing.runs(tx, home.id, Wanted(**wanted))
+    return [row["name"] for row in rows], total
+
+
+async def test_newest_first_in_cuts(ledger: Ledger) -> None:
+    home = await workspace(ledger)
+    for i in range(5):
+        await submit(ledger, home, f"run-{i}")
+    assert await names(ledger, home, limit=2) == (["run-4", "run-3"], 5)
+    assert await names(ledger, home, limit=2, offset=4) == (["run-0"], 5)
+    assert await names(ledger, home, offset=50) == ([], 5)
+    async with ledger.reading() as tx:
+        (row, *_), _ = await listing.runs(tx, home.id, Wanted())
+        assert (row["gpus"], row["left"], row["state"]) == (16, 10, "Pending")
+        assert await listing.counts(tx, home.id) == {"Pending": 5}
+
+
+async def test_search_finds_names_labels_and_reasons_and_nothing_by_wildcards(ledger: Ledger) -> None:
+    home = await workspace(ledger)
+    await submit(ledger, home, "resnet", team="Vision 100%")
+    await submit(ledger, home, "bert")
+    await submit(ledger, await workspace(ledger, "speech"), "resnet")
+    assert await names(ledger, home, search="resnet") == (["resnet"], 1)
+    assert await names(ledger, home, search="VISION res") == (["resnet"], 1)
+    assert await names(ledger, home, search="100%") == (["resnet"], 1)
+    assert await names(ledger, home, search="scheduler") == (["bert", "resnet"], 2)
+    for nothing in ("%%", "_", "res%net", "' OR 1=1 --", "\0\\"):
+        assert await names(ledger, home, search=nothing) in (([], 0), (["bert", "resnet"], 2)), nothing
+    assert (await names(ledger, home, search="res_et"))[1] == 0
+    assert (await names(ledger, home, states=["Running"]))[1] == 0
+    assert (await names(ledger, home, cluster="other"))[1] == 0
+
+
+async def test_hidden_runs_are_not_listed(ledger: Ledger) -> None:
+    home = await workspace(ledger)
+    await submit(ledger, home, "gone")
+    async with ledger.transaction() as tx:
+        row = await runs.find(tx, home.id, "gone")
+        assert row
+        await runs.set_state(tx, row.uid, "Cancelled", "Cancelled")
+        again = await runs.by_uid(tx, row.uid)
+        assert again
+        await runs.order(tx, again, "delete", "dev")
+        assert [one["kind"] for one in await listing.latest_events(tx, row.uid, 1)]
+    assert await names(ledger, home) == ([], 0)

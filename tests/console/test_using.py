@@ -1,0 +1,181 @@
+"""What people do in the console, in a real browser against a whole stack."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from console.conftest import Console, shell
+from playwright.sync_api import Page, expect
+from support.stack import DevStack
+
+pytestmark = pytest.mark.slow
+
+RECIPE = Path(__file__).parents[2] / "deploy" / "examples" / "train-64gpu.json"
+FOREVER = "for i in $(seq 100000); do echo step $i of worker $RANK; sleep 0.1; done"
+
+
+def write(page: Page, text: str) -> None:
+    """Replace what is in the editor, as pasting does."""
+    page.locator(".cm-content").click()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.insert_text(text)
+
+
+def confirm(page: Page, order: str, button: str, why: str = "") -> None:
+    page.get_by_role("button", name=order, exact=True).click()
+    dialog = page.locator("dialog[open]")
+    if why:
+        dialog.get_by_label("Why").fill(why)
+    dialog.get_by_role("button", name=button).click()
+    expect(dialog).to_have_count(0)
+
+
+def answers(stack: DevStack) -> bool:
+    try:
+        return stack.api("GET", "/clusters").is_success
+    except httpx.HTTPError:
+        return False
+
+
+def recipe() -> dict[str, Any]:
+    """The recipe's own specification, with a command that needs no PyTorch."""
+    spec: dict[str, Any] = json.loads(RECIPE.read_text())
+    spec["spec"]["task_template"]["args"] = ["-c", FOREVER]
+    return spec
+
+
+def test_the_recipe_is_started_and_watched_and_read(console: Console) -> None:
+    page = console.page
+    console.stack.api("PUT", "/drives/checkpoints", json={})
+    page.get_by_role("link", name="New run").first.click()
+    write(page, json.dumps(recipe(), indent=2))
+    plan = page.get_by_role("complementary")
+    expect(plan).to_contain_text("Starts at once")
+    expect(plan).to_contain_text("leaf-r0-7-g0")
+    console.keep("new-run")
+    confirm(page, "Save as template", "Save")
+    expect(plan).to_contain_text("Saved as the template resnet-64gpu")
+    page.get_by_role("button", name="Start run").click()
+    page.wait_for_url("**/runs/lab-a/resnet-64gpu")
+    expect(page.locator(".big")).to_have_text("Running on one leaf group", timeout=60_000)
+    expect(page.locator(".worker.is-running")).to_have_count(8)
+    expect(page.locator(".phases [aria-current=step]")).to_contain_text("Running")
+    expect(page.get_by_text("10 of 10 left")).to_be_visible()
+    expect(page.locator(".log")).to_contain_text("of worker 0")
+    page.locator(".worker").nth(3).click()
+    expect(page.locator(".log")).to_contain_text("of worker 3")
+    page.get_by_label("Search the log").fill("step 1 ")
+    expect(page.locator(".logs mark").first).to_be_visible()
+    console.keep("run")
+    console.open("runs")
+    row = page.get_by_role("row", name=re.compile("resnet-64gpu"))
+    expect(row).to_contain_text("Running on one leaf group")
+    console.keep("runs")
+
+
+def test_faults_are_shown_at_their_place(console: Console) -> None:
+    page = console.open("runs/new")
+    spec = recipe()
+    spec["spec"]["priorty"] = 3
+    spec["spec"]["task_template"]["requested_resources"]["machines"] = 7
+    write(page, json.dumps(spec, indent=2))
+    faults = page.locator(".faults li")
+    expect(faults).to_have_count(2)
+    lines = page.locator(".cm-line.cm-faulty")
+    expect(lines.filter(has_text='"priorty"')).to_have_count(1)
+    expect(page.locator(".cm-fault").filter(has_text="did you mean priority")).to_have_count(1)
+    expect(page.get_by_role("button", name="Start run")).to_be_disabled()
+    console.keep("new-run-faults")
+    write(page, '{"metadata": {\n  "name": "x",,\n}}')
+    expect(lines).to_have_text('  "name": "x",,')
+    expect(page.locator(".cm-fault")).to_contain_text("line 2")
+
+
+def test_keys_are_completed_from_the_schema(console: Console) -> None:
+    page = console.open("runs/new")
+    write(page, '{"spec": {\n\n}}')
+    page.keyboard.press("ArrowUp")
+    page.keyboard.type('"on')
+    expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text('"on_failure"')
+    page.keyboard.press("Enter")
+    expect(page.locator(".cm-content")).to_contain_text('"on_failure": ')
+
+
+def test_a_preempted_run_comes_back_and_both_windows_say_so(console: Console) -> None:
+    stack, page = console.stack, console.page
+    stack.submit(shell("low", FOREVER, 32, 4))
+    stack.reach("low", "Running")
+    console.open("runs/lab-a/low")
+    other = console.open("queue", console.window())
+    stack.submit(shell("eval-release", "sleep 600", 64, 8, priority=100))
+    preempted = "Preempted by higher-priority work (eval-release); waiting to run again"
+    expect(page.locator(".big")).to_have_text(preempted, timeout=60_000)
+    expect(other.get_by_role("row", name=re.compile("low"))).to_be_visible()
+    console.keep("queue", other)
+    console.open("runs/lab-a/eval-release", other)
+    confirm(other, "Cancel", "Cancel run", why="enough seen")
+    expect(page.locator(".big")).to_have_text(re.compile("^Running"), timeout=60_000)
+    expect(page.get_by_text("10 of 10 left")).to_be_visible()
+    expect(page.locator(".card", has_text="Attempts").get_by_role("row", name=re.compile("preempted"))).to_contain_text(
+        "no"
+    )
+    expect(page.locator(".events")).to_contain_text("eval-release")
+    expect(other.locator(".head .chip")).to_have_text("Cancelled", timeout=60_000)
+    expect(other.locator(".events")).to_contain_text("enough seen")
+
+
+def test_why_something_waits_is_found(console: Console) -> None:
+    console.stack.submit(shell("too-big", "true", 512, 64))
+    page = console.page
+    page.get_by_label("Search names, labels and reasons").fill("too-big")
+    page.get_by_role("link", name="too-big").click()
+    why = page.locator(".card", has_text="Why it waits")
+    expect(why).to_contain_text("no room for 64 machines")
+    expect(why).to_contain_text("in the queue")
+    console.keep("run-waiting")
+    confirm(page, "Delete", "Delete run")
+    page.wait_for_url("**/runs")
+
+
+def test_a_machine_is_drained_and_returned(console: Console) -> None:
+    page = console.open("machines")
+    confirm(page, "Drain m-15", "Drain machine", why="a fan is loud")
+    row = page.get_by_role("row", name=re.compile("m-15"))
+    expect(row).to_contain_text("drain")
+    expect(row).to_contain_text("a fan is loud (dev)")
+    console.keep("machines")
+    console.open("topology")
+    expect(page.locator(".tile.m-drained, .tile.m-draining").filter(has_text="m-15")).to_be_visible()
+    expect(page.locator(".card", has_text="Largest gang that fits now")).to_contain_text("one leaf group")
+    console.keep("topology")
+    page.get_by_role("link", name=re.compile("m-15")).click()
+    expect(page.get_by_text("Drained by dev")).to_be_visible()
+    confirm(page, "Return m-15", "Return machine")
+    expect(page.locator(".head .chip")).not_to_contain_text("drain")
+    console.keep("machine")
+
+
+def test_a_template_is_run_under_a_name(console: Console) -> None:
+    console.stack.api("PUT", "/templates/small", json=shell("small", "echo done", 8, 1))
+    page = console.open("templates")
+    page.get_by_role("button", name="Start a run of small").click()
+    page.get_by_label("Name of the run").fill("small-1")
+    page.locator("dialog[open]").get_by_role("button", name="Start run").click()
+    page.wait_for_url("**/runs/lab-a/small-1")
+    expect(page.locator(".head .chip")).to_have_text("Succeeded", timeout=60_000)
+    console.open("templates")
+    console.keep("templates")
+
+
+def test_pages_outlive_a_killed_api(console: Console) -> None:
+    page, stack = console.open("runs"), console.stack
+    stack.kill("api")
+    expect(page.locator("#popup")).to_have_attribute("aria-hidden", "false", timeout=30_000)
+    console.keep("connection-lost")
+    stack.until(lambda: answers(stack), 60, "API")
+    expect(page.locator("#popup")).to_have_attribute("aria-hidden", "true", timeout=60_000)
+    stack.submit(shell("after-the-kill", "true", 1, 1))
+    expect(page.get_by_role("link", name="after-the-kill")).to_be_visible(timeout=30_000)
