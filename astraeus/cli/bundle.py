@@ -21,6 +21,7 @@ from astraeus.cli.session import USAGE, access, api
 REDACTED = "[redacted]"
 EVENTS_MOST = 5000
 RUNS_MOST = 1000
+SNAPSHOT = "snapshot"
 SENSITIVE = ("token", "secret", "password", "passwd", "credential", "authorization", "api_key", "apikey")
 KNOWN_LEAST = 6
 """Shorter values of an environment stand in ordinary words too."""
@@ -32,6 +33,9 @@ HIDDEN = frozenset({"env", "value", "args"})
 
 def bundle(
     file: Annotated[Path | None, typer.Option("--file", "-o", help="The file to write.")] = None,
+    snapshot: Annotated[
+        bool, typer.Option("--snapshot", help="Add the scheduler's whole input, for `astra plan`; for admins.")
+    ] = False,
 ) -> None:
     """Write a bug report: a .tar.gz without tokens, environments, arguments and file contents."""
     path = file or Path(time.strftime("astra-bundle-%Y%m%d-%H%M%S.tar.gz"))
@@ -48,9 +52,12 @@ def bundle(
             "clusters": lambda: list(calls.clusters()),
         }
         contents = redacted({name: _read(read) for name, read in parts.items()}, {where.token})
+        if snapshot:
+            # As it is: it has names, labels and sizes only, and must give the same plan again.
+            contents[SNAPSHOT] = _read(calls.snapshot)
         for name, content in contents.items():
             _add(archive, f"{name}.json", content)
-    output.say(f"{path} written: {', '.join(parts)}; look through it before you send it")
+    output.say(f"{path} written: {', '.join(contents)}; look through it before you send it")
 
 
 def _read(read: Callable[[], Any]) -> Any:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from astraeus.cli import belongings, fleet, local, logs, runs, submit, templates, topology
+from astraeus.cli import belongings, fleet, local, logs, offline, runs, submit, templates, topology
 from astraeus.cli.bundle import bundle
 from astraeus.cli.session import Root, given
 
@@ -56,8 +56,9 @@ app.add_typer(belongings.drives, name="drives", rich_help_panel=WORKSPACE)
 app.add_typer(belongings.secrets, name="secrets", rich_help_panel=WORKSPACE)
 app.add_typer(belongings.tokens, name="tokens", rich_help_panel=WORKSPACE)
 app.add_typer(fleet.machines, name="machines", rich_help_panel=FLEET)
-app.command(rich_help_panel=FLEET)(topology.topology)
+app.add_typer(topology.app, name="topology", rich_help_panel=FLEET)
 app.command(rich_help_panel=FLEET)(fleet.clusters)
+app.command(rich_help_panel=FLEET)(offline.plan)
 app.command(rich_help_panel=LOCAL)(local.login)
 app.command(rich_help_panel=LOCAL, context_settings=local.PASS_ON)(local.dev)
 app.command(rich_help_panel=LOCAL, context_settings=local.PASS_ON)(local.agent)

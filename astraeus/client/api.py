@@ -151,6 +151,10 @@ class Api:
         """Faults found in the network."""
         return self.connection.call("GET", "/topology/findings")
 
+    def snapshot(self, cluster: str | None = None) -> Document:
+        """What the scheduler of a cluster would decide on now; for admins."""
+        return self._one("GET", "/snapshot", params={"cluster": cluster})
+
     def clusters(self) -> Iterator[Document]:
         """The clusters runs can be placed on."""
         return self.connection.pages("/clusters")
