@@ -5,7 +5,7 @@ of a machine in the order of ranks, and the order of the snapshot does not matte
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from astraeus.model.machine import Nic
-from astraeus.placement.ladder import LEVELS, LINKS, ROCE
+from astraeus.placement.ladder import LINKS, ROCE
 from astraeus.placement.types import Machine
 
 Ints = npt.NDArray[np.int64]
@@ -22,7 +22,6 @@ Bools = npt.NDArray[np.bool_]
 
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
-RAILS_MAX = 62
 RailKey = tuple[int, int]
 
 
@@ -32,6 +31,20 @@ class Domains:
 
     ids: Ints
     keys: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of all machines. `pattern[m]` is the row of machine m in the tables, which few machines differ in.
+
+    `rates` are Gb/s by link, pattern and rail, 0 where there is no port; `up` the same for ports that are up.
+    """
+
+    pattern: Ints
+    rates: Floats
+    up: Bools
+    rails: tuple[RailKey, ...]
+    lists: tuple[tuple[Nic, ...], ...]
 
 
 @dataclass(eq=False)
@@ -52,10 +65,7 @@ class Fleet:
     homes: int
     spine: Ints
     domains: tuple[Domains, ...]
-    rates: Floats
-    """Gb/s of the port by link, machine and rail; 0 where there is none."""
-    up: Bools
-    rails: tuple[RailKey, ...]
+    ports: Ports
     memo: dict[Any, Any] = field(default_factory=dict)
     needs: dict[int, tuple[Any, Any]] = field(default_factory=dict)
 
@@ -64,15 +74,32 @@ class Fleet:
         """How many machines there are."""
         return len(self.machines)
 
+    @property
+    def rails(self) -> tuple[RailKey, ...]:
+        """The rails that any machine has."""
+        return self.ports.rails
+
+    def rates(self, link: int, rows: Ints) -> Floats:
+        """Gb/s of the ports of some machines by rail, 0 where there is none."""
+        rates: Floats = self.ports.rates[link][self.ports.pattern[rows]]
+        return rates
+
+    def up(self, link: int, rows: Ints) -> Bools:
+        """Which of these ports are up."""
+        up: Bools = self.ports.up[link][self.ports.pattern[rows]]
+        return up
+
     def rails_of(self, link: int, least: float, nominal: bool = False) -> Ints:
         """Bitmask of each machine's rails that carry `least` Gb/s; `nominal` also counts ports that are down."""
         key = ("rails", link, least, nominal)
         if key not in self.memo:
-            good = (self.rates[link] > 0) & (self.rates[link] >= least)
+            rates = self.ports.rates[link]
+            good = (rates > 0) & (rates >= least)
             if not nominal:
-                good &= self.up[link]
+                good &= self.ports.up[link]
             bits = np.left_shift(np.int64(1), np.arange(good.shape[1], dtype=np.int64))
-            self.memo[key] = self.same(good @ bits if good.shape[1] else np.zeros(self.size, np.int64))
+            table = good @ bits if good.shape[1] else np.zeros(good.shape[0], np.int64)
+            self.memo[key] = self.same(table[self.ports.pattern])
         rails: Ints = self.memo[key]
         return rails
 
@@ -86,45 +113,37 @@ class Fleet:
         """The sum of the rates of each machine's RDMA ports that carry `least` Gb/s."""
         key = ("network", least)
         if key not in self.memo:
-            rates, up = self.rates[: ROCE + 1], self.up[: ROCE + 1]
-            self.memo[key] = np.where(up & (rates >= least), rates, 0).sum(axis=(0, 2))
+            rates, up = self.ports.rates[: ROCE + 1], self.ports.up[: ROCE + 1]
+            table = np.where(up & (rates >= least), rates, 0).sum(axis=(0, 2))
+            self.memo[key] = self.same(table[self.ports.pattern])
         network: Floats = self.memo[key]
         return network
 
     def rows_of(self, level: int, domain: int | None) -> Ints:
         """The machines of a domain of a level, all machines for None."""
-        key = ("rows", level, domain)
+        if domain is None:
+            every: Ints = np.arange(self.size)
+            return every
+        key = ("rows", level)
         if key not in self.memo:
-            self.memo[key] = (
-                np.arange(self.size) if domain is None else np.flatnonzero(self.domains[level].ids == domain)
-            )
-        rows: Ints = self.memo[key]
+            ids = self.domains[level].ids
+            order = np.argsort(ids, kind="stable")
+            starts = np.searchsorted(ids[order], np.arange(len(self.domains[level].keys) + 1))
+            self.memo[key] = order, starts
+        order, starts = self.memo[key]
+        rows: Ints = order[starts[domain] : starts[domain + 1]]
         return rows
 
     def hcas(self, machine: int, link: int, rails: tuple[int, ...]) -> tuple[str, ...]:
         """The ports of a machine on these rails, in their order, as NCCL names them."""
-        key = ("hcas", machine, link, rails)
+        pattern = int(self.ports.pattern[machine])
+        key = ("hcas", pattern, link, rails)
         if key not in self.memo:
             wanted = {self.rails[rail] for rail in rails}
-            ports = keyed_ports(self.machines[machine].ports, link)
+            ports = keyed_ports(self.ports.lists[pattern], link)
             self.memo[key] = tuple(nic.hca for key, nic in ports if key in wanted)
         hcas: tuple[str, ...] = self.memo[key]
         return hcas
-
-
-def fleet_of(machines: tuple[Machine, ...]) -> Fleet:
-    """The arrays of these machines; the last few fleets are kept, known by the identity of the tuple."""
-    for known, fleet in _KEPT:
-        if known is machines:
-            return fleet
-    fleet = _build(machines)
-    _KEPT.insert(0, (machines, fleet))
-    del _KEPT[_KEPT_MOST:]
-    return fleet
-
-
-_KEPT: list[tuple[tuple[Machine, ...], Fleet]] = []
-_KEPT_MOST = 4
 
 
 def keyed_ports(ports: Sequence[Nic], link: int) -> list[tuple[RailKey, Nic]]:
@@ -140,71 +159,3 @@ def keyed_ports(ports: Sequence[Nic], link: int) -> list[tuple[RailKey, Nic]]:
 
 def _port_order(nic: Nic) -> tuple[int, int, str, int]:
     return nic.rail, len(nic.device), nic.device, nic.port
-
-
-def _rank_order(machine: Machine) -> tuple[Any, ...]:
-    labels = (machine.fabric, machine.spine, machine.leaf)
-    return (*((value is None, value or "") for value in labels), machine.name)
-
-
-def _build(given: tuple[Machine, ...]) -> Fleet:
-    machines = tuple(sorted(given, key=_rank_order))
-    rates, up, rails = _ports(machines)
-    models = tuple(sorted({machine.gpu_model for machine in machines}))
-    model_index = {name: i for i, name in enumerate(models)}
-    full = np.array([(1 << m.gpus) - 1 for m in machines], np.int64)
-    broken = np.array([m.broken for m in machines], np.int64)
-    doubtful = np.array([m.doubtful for m in machines], np.int64)
-    sound = full & ~broken
-    home = _divide(machines, _home)
-    return Fleet(
-        machines=machines,
-        index={machine.name: i for i, machine in enumerate(machines)},
-        full=full,
-        sound=sound,
-        clean=sound if not (sound & doubtful).any() else sound & ~doubtful,
-        cpu=np.array([m.cpu_cores for m in machines], np.float64),
-        memory=np.array([m.memory_bytes for m in machines], np.float64),
-        refused=np.array([m.refusal is not None for m in machines], np.bool_),
-        model=np.array([model_index[m.gpu_model] for m in machines], np.int64),
-        models=models,
-        home=home.ids,
-        homes=len(home.keys),
-        spine=_divide(machines, lambda m: (m.fabric or "", m.spine) if m.spine else None).ids,
-        domains=tuple(_divide(machines, level.key) for level in LEVELS),
-        rates=rates,
-        up=up,
-        rails=rails,
-    )
-
-
-def _home(machine: Machine) -> tuple[str, ...]:
-    """Where a machine's neighbours are: its leaf group, else its rack."""
-    if machine.leaf:
-        return ("leaf", machine.fabric or "", machine.leaf)
-    return ("rack", machine.rack) if machine.rack else ("",)
-
-
-def _divide(machines: Sequence[Machine], key: Callable[[Machine], tuple[str, ...] | None]) -> Domains:
-    keys = [key(machine) for machine in machines]
-    known = tuple(sorted({found for found in keys if found is not None}))
-    number = {found: i for i, found in enumerate(known)}
-    return Domains(np.array([-1 if found is None else number[found] for found in keys], np.int64), known)
-
-
-def _ports(machines: Sequence[Machine]) -> tuple[Floats, Bools, tuple[RailKey, ...]]:
-    found = [
-        (link, row, key, nic)
-        for row, machine in enumerate(machines)
-        for link in sorted({LINKS.index(nic.link) for nic in machine.ports})
-        for key, nic in keyed_ports(machine.ports, link)
-    ]
-    rails = tuple(sorted({key for _, _, key, _ in found}))[:RAILS_MAX]
-    column = {key: i for i, key in enumerate(rails)}
-    rates = np.zeros((len(LINKS), len(machines), len(rails)), np.float64)
-    up = np.zeros(rates.shape, np.bool_)
-    for link, row, key, nic in found:
-        if key in column:
-            rates[link, row, column[key]] = nic.gbps
-            up[link, row, column[key]] = nic.up
-    return rates, up, rails

@@ -92,13 +92,13 @@ def _links(found: Found, fleet: Fleet) -> tuple[int, ...]:
 
 
 def _slowest(rows: Ints, link: int, rails: tuple[int, ...], fleet: Fleet) -> list[float]:
-    rates: list[float] = fleet.rates[link][rows].min(axis=0)[list(rails)].tolist()
+    rates: list[float] = fleet.rates(link, rows).min(axis=0)[list(rails)].tolist()
     return rates
 
 
 def _ethernet(found: Found, fleet: Fleet) -> list[float]:
     """The slowest member's fastest interface, where every member's is known."""
-    ports = [np.where(fleet.up[link][found.rows], fleet.rates[link][found.rows], 0) for link in (ROCE, ETHERNET)]
+    ports = [np.where(fleet.up(link, found.rows), fleet.rates(link, found.rows), 0) for link in (ROCE, ETHERNET)]
     best = np.concatenate(ports, axis=1).max(axis=1, initial=0)
     slowest = float(best.min())
     return [slowest] if slowest > 0 else []

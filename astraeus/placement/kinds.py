@@ -3,7 +3,7 @@
 Workers that no machine of the fleet tells apart are of one kind, so that what is worked out for one serves all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy.typing as npt
 from astraeus.model.spec import Interconnect
 from astraeus.placement.bandwidth import has_nvlink, model_words
 from astraeus.placement.fleet import Bools, Fleet, Floats, Ints
-from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, ROCE
+from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, LINKS, NVLINK_LEVEL, ROCE
 
+LINK_NUMBERS = range(len(LINKS))
 SLACK = 1e-6
 """Cores are fractions; sums of them are compared with this much tolerance."""
 
@@ -88,17 +89,22 @@ class Kind:
         ids, link = self.fleet.domains[level].ids, LEVELS[level].link
         if link is None or (link == ETHERNET and self.any_port):
             return ids
-        good = rails[ROCE] | rails[ETHERNET] if link == ETHERNET else rails[link]
-        return self.fleet.same(np.where(good != 0, ids, -1))
+        links = (ROCE, ETHERNET) if link == ETHERNET else (link,)
+        key = ("ids", level, *(id(rails[link]) for link in links))
+        if key not in self.fleet.memo:
+            good = np.bitwise_or.reduce([rails[link] for link in links])
+            self.fleet.memo[key] = self.fleet.same(np.where(good != 0, ids, -1))
+        found: Ints = self.fleet.memo[key]
+        return found
 
     def capacity(self, level: int) -> Ints:
         """How many machines each domain of a level could ever give: all idle, all in health."""
-        key = ("capacity", level)
-        if key not in self.memo:
-            ids = self.ids(level, nominal=True)
-            self.memo[key] = np.bincount(ids[self.ever & (ids >= 0)], minlength=len(self.fleet.domains[level].keys))
-        room = self.memo[key]
-        assert isinstance(room, np.ndarray)
+        ids = self.ids(level, nominal=True)
+        key = ("capacity", id(ids), id(self.ever))
+        if key not in self.fleet.memo:
+            size = len(self.fleet.domains[level].keys)
+            self.fleet.memo[key] = np.bincount(ids[self.ever & (ids >= 0)], minlength=size)
+        room: Ints = self.fleet.memo[key]
         return room
 
     def most_ever(self, level: int) -> int:
@@ -130,26 +136,27 @@ def matches_model(wanted: str, model: str) -> bool:
 
 
 def _kind(worker: Worker, fleet: Fleet) -> Kind:
-    links = range(3)
-    rails = tuple(fleet.rails_of(link, worker.min_gbps) for link in links)
-    nominal = tuple(fleet.rails_of(link, worker.min_gbps, nominal=True) for link in links)
+    """Workers are told apart only by arrays that differ on this fleet."""
+    rails = tuple(fleet.rails_of(link, worker.min_gbps) for link in LINK_NUMBERS)
+    nominal = tuple(fleet.rails_of(link, worker.min_gbps, nominal=True) for link in LINK_NUMBERS)
     allowed = fleet.clean if worker.healthy_only else fleet.sound
-    codes = fleet.same(_codes(worker, allowed, rails, fleet))
-    ever = fleet.same((codes == FITS) | ((codes < SMALL) & _linked(worker, nominal, fleet)))
-    key = (
-        worker.gpus,
-        worker.cpu,
-        worker.memory,
-        not worker.min_gbps,
-        *map(id, (codes, ever, allowed, *rails, *nominal)),
+    arrays = (
+        allowed,
+        _linked(worker, rails, fleet),
+        _linked(worker, nominal, fleet),
+        _large(worker, fleet),
+        _right_model(worker, fleet),
+        _selected(worker, fleet),
     )
-    if key not in fleet.memo:
-        fleet.memo[key] = Kind(
+    alike = (worker.gpus, worker.cpu, worker.memory, not worker.min_gbps, *map(id, (*arrays, *rails, *nominal)))
+    if alike not in fleet.memo:
+        codes = fleet.same(_codes(worker.gpus, arrays, fleet))
+        fleet.memo[alike] = Kind(
             gpus=worker.gpus,
             cpu=worker.cpu,
             memory=worker.memory,
             usable=fleet.same(codes == FITS),
-            ever=ever,
+            ever=fleet.same((codes == FITS) | ((codes < SMALL) & arrays[2])),
             codes=codes,
             allowed=allowed,
             rails=rails,
@@ -158,28 +165,47 @@ def _kind(worker: Worker, fleet: Fleet) -> Kind:
             network=fleet.network(worker.min_gbps),
             any_port=not worker.min_gbps,
         )
-    kind: Kind = fleet.memo[key]
+    kind: Kind = fleet.memo[alike]
     return kind
 
 
-def _codes(worker: Worker, allowed: Ints, rails: Sequence[Ints], fleet: Fleet) -> npt.NDArray[np.int8]:
+def _codes(gpus: int, arrays: tuple[Ints, Bools, Bools, Bools, Bools, Bools], fleet: Fleet) -> npt.NDArray[np.int8]:
     """For every machine the first thing that keeps it from serving the worker even when idle."""
+    allowed, linked, _, large, right_model, selected = arrays
     codes = np.zeros(fleet.size, np.int8)
     for code, bad in (
-        (DOUBTFUL, np.bitwise_count(allowed) < worker.gpus),
-        (BROKEN, np.bitwise_count(fleet.sound) < worker.gpus),
-        (PORTS, ~_linked(worker, rails, fleet)),
+        (DOUBTFUL, np.bitwise_count(allowed) < gpus),
+        (BROKEN, np.bitwise_count(fleet.sound) < gpus),
+        (PORTS, ~linked),
         (REFUSED, fleet.refused),
-        (ROOM_SMALL, (fleet.cpu + SLACK < worker.cpu) | (fleet.memory < worker.memory)),
-        (SMALL, np.bitwise_count(fleet.full) < worker.gpus),
-        (MODEL, ~_right_model(worker, fleet)),
-        (SELECTION, ~_selected(worker, fleet)),
+        (ROOM_SMALL, ~large),
+        (SMALL, np.bitwise_count(fleet.full) < gpus),
+        (MODEL, ~right_model),
+        (SELECTION, ~selected),
     ):
         codes[bad] = code
     return codes
 
 
+def _once(fleet: Fleet, key: tuple[object, ...], make: Callable[[], Bools]) -> Bools:
+    """What is worked out once for a fleet; equal arrays are one."""
+    if key not in fleet.memo:
+        fleet.memo[key] = fleet.same(make())
+    array: Bools = fleet.memo[key]
+    return array
+
+
+def _large(worker: Worker, fleet: Fleet) -> Bools:
+    """The machines with enough cores and memory in all."""
+    key = ("large", worker.cpu, worker.memory)
+    return _once(fleet, key, lambda: (fleet.cpu + SLACK >= worker.cpu) & (fleet.memory >= worker.memory))
+
+
 def _selected(worker: Worker, fleet: Fleet) -> Bools:
+    return _once(fleet, ("selected", worker.named, worker.labels), lambda: _selected_anew(worker, fleet))
+
+
+def _selected_anew(worker: Worker, fleet: Fleet) -> Bools:
     if worker.named is not None:
         chosen = np.zeros(fleet.size, np.bool_)
         chosen[[fleet.index[name] for name in worker.named if name in fleet.index]] = True
@@ -191,14 +217,18 @@ def _selected(worker: Worker, fleet: Fleet) -> Bools:
 
 
 def _right_model(worker: Worker, fleet: Fleet) -> Bools:
-    if not worker.models or not worker.gpus:
-        return np.ones(fleet.size, np.bool_)
-    good = [any(matches_model(wanted, model) for wanted in worker.models) for model in fleet.models]
-    return np.array(good, np.bool_)[fleet.model] if good else np.zeros(0, np.bool_)
+    models = worker.models if worker.gpus else ()
+    good = [not models or any(matches_model(wanted, model) for wanted in models) for model in fleet.models]
+    return _once(fleet, ("models", *good), lambda: np.array(good, np.bool_)[fleet.model])
 
 
 def _linked(worker: Worker, rails: Sequence[Ints], fleet: Fleet) -> Bools:
     """The machines whose ports will do for the interconnect asked for."""
+    key = ("linked", worker.interconnect, not worker.min_gbps, *map(id, rails))
+    return _once(fleet, key, lambda: _linked_anew(worker, rails, fleet))
+
+
+def _linked_anew(worker: Worker, rails: Sequence[Ints], fleet: Fleet) -> Bools:
     infiniband: Bools = rails[INFINIBAND] != 0
     roce: Bools = rails[ROCE] != 0
     ethernet: Bools = rails[ETHERNET] != 0
@@ -210,7 +240,8 @@ def _linked(worker: Worker, rails: Sequence[Ints], fleet: Fleet) -> Bools:
     if not worker.min_gbps:
         good = np.ones(fleet.size, np.bool_)
     if worker.interconnect == "nvlink":
-        good = good & np.array([bool(m.nvlink_domain) or has_nvlink(m.gpu_model) for m in fleet.machines], np.bool_)
+        joined = np.array([has_nvlink(model) for model in fleet.models], np.bool_)[fleet.model]
+        good = good & (joined | (fleet.domains[NVLINK_LEVEL].ids >= 0))
     return good
 
 

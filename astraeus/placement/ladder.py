@@ -1,6 +1,5 @@
 """The ladder's levels: which machines may stand together on a rung, and the words for what they got."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,36 +18,36 @@ Key = tuple[str, ...] | None
 class Level:
     """A way to divide the machines into domains within which a gang may stand.
 
-    `link` is the RDMA or Ethernet link that every member needs there (None: no port at all). `key` gives a
-    machine's domain, None where it has none; the templates after it are filled with the parts of the key.
+    `link` is the RDMA or Ethernet link that every member needs there (None: no port at all). `parts` are what a
+    domain's key is made of, those with a question mark may be missing; the templates after it are filled with them.
     """
 
     rung: Rung
     link: int | None
-    key: Callable[[Machine], Key]
+    parts: tuple[str, ...]
     needs: str
     wanted: str
     now: str
     network: str
     words: str
 
-
-def _both(first: str | None, second: str | None) -> Key:
-    return (first, second) if first and second else None
-
-
-def _one(value: str | None) -> Key:
-    return (value,) if value else None
+    def key(self, machine: Machine) -> Key:
+        """A machine's domain, None where it has none. Without parts all machines are in one."""
+        found = []
+        for part in self.parts:
+            value: str | None = getattr(machine, part.rstrip("?"))
+            if not value and not part.endswith("?"):
+                return None
+            found.append(value or "")
+        return tuple(found) or ("",)
 
 
 LEVELS: tuple[Level, ...] = (
-    Level(
-        Rung.MACHINE, None, lambda m: (m.name,), "", "one machine ({0})", "machine {0}", "machine:{0}", "one machine"
-    ),
+    Level(Rung.MACHINE, None, ("name",), "", "one machine ({0})", "machine {0}", "machine:{0}", "one machine"),
     Level(
         Rung.NVLINK,
         None,
-        lambda m: _one(m.nvlink_domain),
+        ("nvlink_domain",),
         "in one NVLink domain",
         "one NVLink domain ({0})",
         "NVLink domain {0}",
@@ -58,7 +57,7 @@ LEVELS: tuple[Level, ...] = (
     Level(
         Rung.LEAF,
         INFINIBAND,
-        lambda m: (m.fabric or "", m.leaf) if m.leaf else None,
+        ("fabric?", "leaf"),
         "in one leaf group",
         "one leaf switch ({1})",
         "leaf switch {1}",
@@ -68,7 +67,7 @@ LEVELS: tuple[Level, ...] = (
     Level(
         Rung.FABRIC_RACK,
         INFINIBAND,
-        lambda m: _both(m.fabric, m.rack),
+        ("fabric", "rack"),
         "in one rack on one InfiniBand fabric",
         "one rack ({1}) on InfiniBand fabric {0}",
         "rack {1} on InfiniBand fabric {0}",
@@ -78,7 +77,7 @@ LEVELS: tuple[Level, ...] = (
     Level(
         Rung.FABRIC,
         INFINIBAND,
-        lambda m: _one(m.fabric),
+        ("fabric",),
         "on one InfiniBand fabric",
         "one InfiniBand fabric ({0})",
         "InfiniBand fabric {0}",
@@ -88,7 +87,7 @@ LEVELS: tuple[Level, ...] = (
     Level(
         Rung.ROCE_LEAF,
         ROCE,
-        lambda m: _both(m.roce, m.leaf),
+        ("roce", "leaf"),
         "in one RoCE leaf",
         "one RoCE leaf ({1})",
         "RoCE leaf {1}",
@@ -98,7 +97,7 @@ LEVELS: tuple[Level, ...] = (
     Level(
         Rung.ROCE_LEAF,
         ROCE,
-        lambda m: _both(m.roce, m.rack),
+        ("roce", "rack"),
         "in one RoCE rack",
         "one RoCE rack ({1})",
         "RoCE rack {1}",
@@ -108,7 +107,7 @@ LEVELS: tuple[Level, ...] = (
     Level(
         Rung.ROCE,
         ROCE,
-        lambda m: _one(m.roce),
+        ("roce",),
         "on one RoCE network",
         "one RoCE network ({0})",
         "RoCE network {0}",
@@ -118,7 +117,7 @@ LEVELS: tuple[Level, ...] = (
     Level(
         Rung.ETHERNET_RACK,
         ETHERNET,
-        lambda m: _one(m.rack),
+        ("rack",),
         "in one Ethernet rack",
         "one Ethernet rack ({0})",
         "Ethernet rack {0}",
@@ -128,7 +127,7 @@ LEVELS: tuple[Level, ...] = (
     Level(
         Rung.ETHERNET,
         ETHERNET,
-        lambda m: ("",),
+        (),
         "",
         "Ethernet across racks",
         "Ethernet across racks",
@@ -138,7 +137,7 @@ LEVELS: tuple[Level, ...] = (
 )
 """All levels, tightest first. Two of them are rung 6."""
 
-MACHINE_LEVEL = 0
+MACHINE_LEVEL, NVLINK_LEVEL = 0, 1
 LOOSEST_RUNG: dict[KeepWithin, Rung] = {
     "machine": Rung.MACHINE,
     "nvlink_domain": Rung.NVLINK,

@@ -7,8 +7,9 @@ import numpy as np
 
 from astraeus.model import words
 from astraeus.placement.backfill import gather, keeping
+from astraeus.placement.building import fleet_of
 from astraeus.placement.choose import Found, find, taking_of
-from astraeus.placement.fleet import Ints, fleet_of
+from astraeus.placement.fleet import Ints
 from astraeus.placement.grant import grant_of, place_of
 from astraeus.placement.kinds import SLACK, Kind
 from astraeus.placement.ladder import LEVELS

@@ -212,7 +212,8 @@ def _port_words(rows: Ints, level: int, worker: Worker, fleet: Fleet) -> list[st
     link = LEVELS[level].link
     links = list(LINKS_OF[worker.interconnect]) if link is None or worker.interconnect != "any" else [link]
     name = INTERCONNECT_WORDS[worker.interconnect] if link is None or worker.interconnect != "any" else LINK_WORDS[link]
-    rates, up = fleet.rates[links][:, rows], fleet.up[links][:, rows]
+    rates = np.stack([fleet.rates(link, rows) for link in links])
+    up = np.stack([fleet.up(link, rows) for link in links])
     some = (rates > 0).any(axis=(0, 2))
     fast = ((rates > 0) & (rates >= worker.min_gbps)).any(axis=(0, 2))
     slow_up = ((rates > 0) & (rates < worker.min_gbps) & up).any(axis=(0, 2))
