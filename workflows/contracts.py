@@ -38,7 +38,8 @@ class RunLife(Message):
     """Everything RunWorkflow knows; one value, passed on when it continues as new.
 
     `phase` is where the state machine stands. Times are seconds since the epoch on the workflow's clock.
-    `charged` and `earned_seconds` are the restart budget's; `failures` says what spent it.
+    `charged` and `earned_seconds` are the restart budget's; `failures` says what spent it. `heeded` is the message of
+    the last hold or release.
     """
 
     run_uid: str
@@ -59,6 +60,7 @@ class RunLife(Message):
     avoid: list[str] = []
     headline: str | None = None
     held_by: str | None = None
+    heeded: int = 0
     wait_until: float | None = None
     undead: list[str] = []
     stop: StopOrder | None = None

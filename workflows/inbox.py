@@ -1,5 +1,6 @@
 """The run workflow's inbox: messages in order, each once, none of another attempt."""
 
+import math
 from collections.abc import Callable
 
 from astraeus.model.messages import RunMessage
@@ -34,6 +35,6 @@ class Inbox:
         """Whether `take` would find one."""
         return any(message.attempt in (None, attempt) and wanted(message) for message in self.unread)
 
-    def forget(self, kinds: frozenset[str]) -> None:
-        """Drop unread messages of these kinds: they were meant for an attempt that is over."""
-        self.unread[:] = [message for message in self.unread if message.kind not in kinds]
+    def forget(self, kinds: frozenset[str], until: float = math.inf) -> None:
+        """Drop unread messages of these kinds with ids up to `until`: what they were about is over."""
+        self.unread[:] = [message for message in self.unread if message.kind not in kinds or message.id > until]

@@ -32,6 +32,7 @@ BOUNDED = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=4)
 Wanted = Callable[[RunMessage], bool]
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
 OF_AN_ATTEMPT = frozenset({"preempt", "restart"})
+HOLDS = frozenset({"hold", "release"})
 
 
 def any_of(*kinds: str) -> Wanted:
@@ -96,8 +97,9 @@ class RunWorkflow:
 
     @workflow.signal(description="hold, release or restart")
     def order(self, message: RunMessage) -> None:
-        """A person's order."""
-        self.inbox.put(message)
+        """A person's order; a hold or release that was overtaken by a later one is none any more."""
+        if message.kind not in HOLDS or message.id > self.life.heeded:
+            self.inbox.put(message)
 
     @workflow.query(description="the run's state machine, without its spec")
     def state(self) -> RunLife:
@@ -126,7 +128,8 @@ class RunWorkflow:
         life.wait_until = None
         if message is not None and message.kind != "placed":
             held = message.kind == "hold"
-            life.held_by = (message.who or "a person") if held else None
+            if held:
+                self.heed(message)
             life.stop = StopOrder(
                 ref=self.ref, cause="held" if held else "cancelled", who=message.who or "a person", why=message.why
             )
@@ -138,8 +141,14 @@ class RunWorkflow:
 
     def heed_holds(self) -> None:
         """A hold never stops a running attempt: it is read here, before the next claim."""
-        while (message := self.inbox.take(self.life.attempt, any_of("hold", "release"))) is not None:
-            self.life.held_by = (message.who or "a person") if message.kind == "hold" else None
+        while (message := self.inbox.take(self.life.attempt, any_of(*HOLDS))) is not None:
+            self.heed(message)
+
+    def heed(self, message: RunMessage) -> None:
+        """Obey a hold or release. The later word counts, so whatever was ordered before it is forgotten."""
+        self.life.heeded = message.id
+        self.life.held_by = (message.who or "a person") if message.kind == "hold" else None
+        self.inbox.forget(HOLDS, message.id)
 
     async def enter_claim(self) -> None:
         """Ask the ledger for room; idempotent by attempt."""
@@ -351,12 +360,15 @@ class RunWorkflow:
         """Wait, holding nothing, until a person releases or cancels the run."""
         life = self.life
         await self.note("Pending", f"Held by {life.held_by}", held=True)
-        message = await self.wait(any_of("release", "cancel", "delete"), None, "held")
+        message = await self.wait(any_of("hold", "release", "cancel", "delete"), None, "held")
         if message is None:
             return
-        life.held_by = None
+        if message.kind == "hold":
+            self.heed(message)
+            return
         life.phase = "queue"
         if message.kind == "release":
+            self.heed(message)
             await self.note("Pending", life.headline or "Released; waiting to be placed", held=False)
         else:
             await self.between_attempts(message)
@@ -364,7 +376,7 @@ class RunWorkflow:
     async def between_attempts(self, message: RunMessage) -> None:
         """An order that arrives while there is no attempt."""
         if message.kind == "hold":
-            self.life.held_by = message.who or "a person"
+            self.heed(message)
         elif message.kind in ("cancel", "delete"):
             self.life.phase = "over"
             await self.note("Cancelled", f"Cancelled by {message.who or 'a person'}", held=False)

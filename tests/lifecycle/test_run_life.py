@@ -2,27 +2,11 @@
 
 import pytest
 from lifecycle.conftest import Live
-from lifecycle.world import World, arrive, fail, lose_machine, nothing, place, succeed, vanish
+from lifecycle.world import World, arrive, fail, lose_machine, nothing, place, reach, state_of, succeed, vanish
 
 from workflows.run import RunWorkflow
 
 BUDGET_BACKOFFS = [10, 20, 40, 80, 160, 300, 300, 300, 300, 300]
-
-
-async def state_of(world: World) -> str:
-    assert world.started is not None
-    return await world.started.result()
-
-
-async def reach(world: World, phase: str) -> None:
-    """Wait, without skipping time, until the workflow is in a phase and has nothing left to do in it."""
-    assert world.handle is not None
-    for _ in range(400):
-        life = await world.handle.query(RunWorkflow.state)
-        described = await world.handle.describe()
-        if life.phase == phase and not described.raw_description.pending_activities:
-            return
-    raise AssertionError(f"never reached {phase}, is in {life.phase}")
 
 
 async def test_a_gang_that_succeeds_is_placed_started_opened_and_closed_once(live: Live) -> None:

@@ -13,6 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from astraeus.model.messages import SIGNAL_OF, AttemptRef, RunMessage, Situation
 from workflows.contracts import ClaimOrder, Closing, GateOrder, RunNote, StopOrder
+from workflows.run import RunWorkflow
 
 Act = Callable[["World", int], Awaitable[None]]
 
@@ -205,3 +206,20 @@ class World:
     def when(self, name: str) -> list[float]:
         """The times at which an activity ran."""
         return [at for call, at in self.calls if call == name]
+
+
+async def state_of(world: World) -> str:
+    """The final state, with time skipped up to it."""
+    assert world.started is not None
+    return await world.started.result()
+
+
+async def reach(world: World, phase: str) -> None:
+    """Wait, without skipping time, until the workflow is in a phase and has nothing left to do in it."""
+    assert world.handle is not None
+    for _ in range(400):
+        life = await world.handle.query(RunWorkflow.state)
+        described = await world.handle.describe()
+        if life.phase == phase and not described.raw_description.pending_activities:
+            return
+    raise AssertionError(f"never reached {phase}, is in {life.phase}")
