@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from astraeus.client.api import Api
     from astraeus.client.config import Access
     from astraeus.client.errors import ApiError
+    from astraeus.client.network import Network
 
 FAILED, USAGE, NOT_FOUND, NOT_ALLOWED, AWAY = 1, 2, 3, 4, 5
 INTERRUPTED = 130
@@ -106,6 +107,15 @@ def api(where: "Access | None" = None) -> Iterator["Api"]:
     where = where or access()
     with Connection(where.api, where.token, given.get("timeout") or 30.0) as connection:
         yield Api(connection)
+
+
+@contextmanager
+def network(cluster: str | None) -> "Iterator[Network]":
+    """The calls about a cluster's network."""
+    from astraeus.client.network import Network
+
+    with api() as calls:
+        yield Network(calls.connection, cluster)
 
 
 def replace_process(module: str, arguments: list[str]) -> None:

@@ -216,7 +216,7 @@ def test_topology_is_a_tree(astra: Any, api: FakeApi) -> None:
     tree = {"cluster": "lab-a", "machines": 3, "gpus": 24, "free_gpus": 8, "fabrics": fabrics}
     api.on("GET /topology", {"clusters": [tree]})
     assert astra("topology").output.splitlines() == [
-        "lab-a: 3 machines, 8 of 24 GPUs free",
+        "lab-a: 3 machines, 8 of 24 GPUs free, 1 down",
         "├─ fabric sm-0: 8 of 8 GPUs free",
         "│  └─ spine group s-0: 8 of 16 GPUs free",
         "│     └─ leaf group leaf-0: 8 of 16 GPUs free, 1 whole machine free",
@@ -229,8 +229,19 @@ def test_topology_is_a_tree(astra: Any, api: FakeApi) -> None:
 
 
 def test_findings(astra: Any, api: FakeApi) -> None:
-    api.items("GET /topology/findings", [{"place": "m-3 mlx5_0:1", "message": "runs at 200 of 400 Gb/s"}])
-    assert astra("topology", "--findings").output.splitlines()[1] == "m-3 mlx5_0:1  runs at 200 of 400 Gb/s"
+    known = {"severity": "warning", "cost": "~322 of ~368 GB/s", "runs": ["a", "b"], "advice": "Reseat the cable"}
+    api.items("GET /topology/findings", [{"place": "m-3 mlx5_0", "message": "runs at 4xHDR", **known}])
+    shown = [
+        "warning: m-3 mlx5_0: runs at 4xHDR",
+        "  costs: ~322 of ~368 GB/s",
+        "  runs: a, b",
+        "  to do: Reseat the cable",
+    ]
+    assert astra("topology", "--findings").output.splitlines() == shown
+    assert astra("topology", "findings").output.splitlines() == shown
+    api.items("GET /topology/findings", [])
+    assert astra("topology", "findings", "--closed").output == "Nothing was found.\n"
+    assert api.requests[-1]["query"] == {"closed": ["true"]}
 
 
 def test_explain_names_every_blocker(astra: Any, api: FakeApi) -> None:
