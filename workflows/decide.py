@@ -110,7 +110,8 @@ def _failed(life: RunLife, cause: str, failure: str, machine: str | None, budget
 
 def _free(life: RunLife, cause: str, who: str, why: str | None, budget: RestartBudget) -> Outcome:
     times = life.free_restarts.get(cause, 0)
-    pause = min(FREE_PAUSE_SECONDS * 2.0**times, FREE_PAUSE_MOST) if cause == "never_started" else 0.0
+    # Doublings are bounded too: a power of a large count is no float any more, and the workflow would stick there.
+    pause = min(FREE_PAUSE_SECONDS * 2.0 ** min(times, 16), FREE_PAUSE_MOST) if cause == "never_started" else 0.0
     headline = _free_words(cause, who, why, times + 1)
     return Outcome(
         cause,
