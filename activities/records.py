@@ -19,5 +19,5 @@ class Records:
     async def note_run(self, note: RunNote) -> None:
         """Show a state and reason; a final state never changes."""
         async with self.ledger.transaction() as tx:
-            await runs.set_state(tx, note.run_uid, note.state, note.reason, held=note.held)
+            await runs.set_state(tx, note.run_uid, note.state, note.reason, held=note.held, actor=note.actor)
         await self.courier.after(tx)

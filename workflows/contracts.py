@@ -101,7 +101,6 @@ class RunNote(Message):
     state: str
     reason: str
     held: bool = False
-    kind: str = "state"
     actor: str = "astraeus"
 
 

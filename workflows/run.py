@@ -114,6 +114,9 @@ class RunWorkflow:
     async def queue(self) -> None:
         """Enter the next attempt's claim and wait until it is granted."""
         life = self.life
+        if life.wait_until is None and (order := self.inbox.take(life.attempt, any_of("cancel", "delete"))):
+            await self.between_attempts(order)
+            return
         self.heed_holds()
         if life.held_by:
             life.phase = "held"
@@ -378,14 +381,15 @@ class RunWorkflow:
         if message.kind == "hold":
             self.heed(message)
         elif message.kind in ("cancel", "delete"):
+            who = message.who or "a person"
+            await self.note("Cancelled", f"Cancelled by {who}", held=False, actor=who)
             self.life.phase = "over"
-            await self.note("Cancelled", f"Cancelled by {message.who or 'a person'}", held=False)
 
-    async def note(self, state: str, reason: str, held: bool) -> None:
+    async def note(self, state: str, reason: str, held: bool, actor: str = "astraeus") -> None:
         """Show a state and reason outside an attempt."""
         await workflow.execute_activity(
             contracts.note_run,
-            RunNote(run_uid=self.life.run_uid, state=state, reason=reason, held=held),
+            RunNote(run_uid=self.life.run_uid, state=state, reason=reason, held=held, actor=actor),
             start_to_close_timeout=SHORT,
             retry_policy=PATIENT,
             summary=reason[:200],
