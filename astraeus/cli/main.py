@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from astraeus.cli import belongings, fleet, local, logs, offline, runs, submit, templates, topology
+from astraeus.cli import belongings, fleet, local, logs, offline, runs, simulate, submit, templates, topology
 from astraeus.cli.bundle import bundle
 from astraeus.cli.session import Root, given
 
@@ -59,6 +59,7 @@ app.add_typer(fleet.machines, name="machines", rich_help_panel=FLEET)
 app.add_typer(topology.app, name="topology", rich_help_panel=FLEET)
 app.command(rich_help_panel=FLEET)(fleet.clusters)
 app.command(rich_help_panel=FLEET)(offline.plan)
+app.command(rich_help_panel=FLEET)(simulate.simulate)
 app.command(rich_help_panel=LOCAL)(local.login)
 app.command(rich_help_panel=LOCAL, context_settings=local.PASS_ON)(local.dev)
 app.command(rich_help_panel=LOCAL, context_settings=local.PASS_ON)(local.agent)
