@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from astraeus.model.machine import MachineFacts, Nic
+from astraeus.agent.nvlink import nvlink_domain
+from astraeus.model.machine import NVLINK, MachineFacts, Nic
 from astraeus.model.names import canonical
 
 SYSTEM = Path("/")
@@ -29,6 +30,7 @@ class Gpus:
     model: str = ""
     doubtful: tuple[int, ...] = ()
     broken: tuple[int, ...] = ()
+    nvlink_domain: str | None = None
 
 
 def this_machine(api: str, labels: dict[str, str]) -> MachineFacts:
@@ -45,7 +47,7 @@ def this_machine(api: str, labels: dict[str, str]) -> MachineFacts:
         broken_gpus=list(gpus.broken),
         cpu_cores=float(len(os.sched_getaffinity(0))),
         memory_bytes=psutil.virtual_memory().total,
-        labels=labels,
+        labels=({NVLINK: gpus.nvlink_domain} if gpus.nvlink_domain else {}) | labels,
         nics=find_nics(SYSTEM),
         socket_ifname=interface_of(address),
     )
@@ -84,6 +86,7 @@ def find_nics(system: Path) -> list[Nic]:
                         "gbps": float(rate[1]),
                         "link": link,
                         "up": up,
+                        "node_guid": _text(device / "node_guid").strip() or None,
                     }
                 )
             )
@@ -124,11 +127,13 @@ def read_gpus(nvml: Any) -> Gpus:
     models: list[str] = []
     doubtful: list[int] = []
     broken: list[int] = []
+    answering: list[Any] = []
     for index in range(count):
         try:
             device = nvml.nvmlDeviceGetHandleByIndex(index)
             name = nvml.nvmlDeviceGetName(device)
             models.append(name.decode() if isinstance(name, bytes) else name)
+            answering.append(device)
         except nvml.NVMLError as fault:
             log.warning("GPU %d does not answer: %s", index, fault)
             broken.append(index)
@@ -140,7 +145,8 @@ def read_gpus(nvml: Any) -> Gpus:
             doubtful.append(index)
     if len(set(models)) > 1:
         log.warning("the GPUs of this machine are not of one model: %s", ", ".join(sorted(set(models))))
-    return Gpus(count, models[0] if models else "", tuple(doubtful), tuple(broken))
+    model = models[0] if models else ""
+    return Gpus(count, model, tuple(doubtful), tuple(broken), nvlink_domain(nvml, answering))
 
 
 def _remapping(nvml: Any, device: Any) -> tuple[bool, bool]:

@@ -49,6 +49,13 @@ def port(root: Path, device: str, bus: str, rate: str, layer: str = "InfiniBand"
         (base / "ports/1" / name).write_text(text + "\n")
 
 
+def test_ports_know_their_adapter(tmp_path: Path) -> None:
+    port(tmp_path, "mlx5_0", "0000:18:00.0", "400 Gb/sec (4X NDR)")
+    port(tmp_path, "mlx5_1", "0000:9a:00.0", "400 Gb/sec (4X NDR)")
+    (tmp_path / "sys/class/infiniband/mlx5_1/node_guid").write_text("a088:c203:004d:9c10\n")
+    assert [nic.node_guid for nic in hardware.find_nics(tmp_path)] == [None, "a088:c203:004d:9c10"]
+
+
 def test_ports_are_rails_in_the_order_of_the_bus(tmp_path: Path) -> None:
     port(tmp_path, "mlx5_0", "0000:9a:00.0", "400 Gb/sec (4X NDR)")
     port(tmp_path, "mlx5_1", "0000:18:00.0", "200 Gb/sec (4X HDR)", state="1: DOWN")
