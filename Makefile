@@ -8,19 +8,22 @@ TORCH_INSTALLED = $(VENV)/.torch-installed
 PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-torch test check format bench chaos clean
+.PHONY: help demo demo-torch test test-slow check format bench chaos clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## run the 64-GPU recipe on a virtual fleet; KEEP=1 leaves it up
-	@$(BIN)/python deploy/demo.py $(if $(KEEP),--keep)
+demo: $(INSTALLED) ## the 64-GPU recipe on a virtual fleet, with its faults; KEEP=1 leaves it up
+	@$(BIN)/python -m deploy.demo $(if $(KEEP),--keep)
 
-demo-torch: $(TORCH_INSTALLED) ## the same with PyTorch: torchrun, 8 x 8 = 64 ranks
-	@$(BIN)/python deploy/demo.py --torch $(if $(KEEP),--keep)
+demo-torch: $(TORCH_INSTALLED) ## its start with PyTorch: torchrun, 8 x 8 = 64 ranks
+	@$(BIN)/python -m deploy.demo --torch $(if $(KEEP),--keep)
 
-test: $(INSTALLED) ## run every test; ARGS="..." goes to pytest
-	$(BIN)/pytest $(ARGS)
+test: $(INSTALLED) ## run the tests; ARGS="..." goes to pytest
+	$(BIN)/pytest -m "not slow" $(ARGS)
+
+test-slow: $(INSTALLED) ## run the tests that take long: outages, chaos, the API's contract, a browser
+	$(BIN)/pytest -m slow $(ARGS)
 
 check: $(INSTALLED) ## lint, formatting, types and import layers
 	$(BIN)/ruff check .

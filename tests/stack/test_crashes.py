@@ -26,6 +26,7 @@ def test_a_killed_part_is_not_noticed_by_training(stack: DevStack, part: str) ->
     assert [line.split()[1] for line in lines] == [str(i) for i in range(1, 61)]
 
 
+@pytest.mark.slow
 def test_everything_is_killed_at_once_and_started_again(tmp_path: Path) -> None:
     with DevStack(tmp_path) as stack:
         stack.submit(shell("lasting", COUNT.format(n=150), machines=8, gpus=8))
@@ -44,6 +45,7 @@ def test_everything_is_killed_at_once_and_started_again(tmp_path: Path) -> None:
         assert (run["state"], run["attempt"], run["restarts"]["left"]) == ("Succeeded", 1, 10)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_training_and_the_next_start_goes_on_free_of_charge(tmp_path: Path) -> None:
     stack = DevStack(tmp_path).start()
     script = "trap 'exit 0' TERM; test $ASTRAEUS_ATTEMPT = 2 || { sleep 600 & wait; }"
@@ -57,6 +59,7 @@ def test_ctrl_c_stops_training_and_the_next_start_goes_on_free_of_charge(tmp_pat
         assert (run["state"], run["attempt"], run["restarts"]["left"]) == ("Succeeded", 2, 10)
 
 
+@pytest.mark.slow
 def test_leave_running_leaves_training_alone(tmp_path: Path) -> None:
     stack = DevStack(tmp_path, ["--leave-running"]).start()
     stack.submit(shell("left", COUNT.format(n=120), machines=2))

@@ -92,6 +92,7 @@ def test_a_request_the_cluster_can_never_meet_says_so(clean: DevStack) -> None:
     assert "16" in reason
 
 
+@pytest.mark.slow
 def test_a_gang_is_never_split_across_two_half_free_fabrics(tmp_path: Path, recipe: dict[str, Any]) -> None:
     with DevStack(tmp_path, ["--fleet", str(FLEETS / "two-fabrics.yaml")]) as stack:
         fabrics = {m["labels"]["topology.astraeus.io/fabric"] for m in stack.api("GET", "/machines").json()["items"]}
@@ -104,6 +105,7 @@ def test_a_gang_is_never_split_across_two_half_free_fabrics(tmp_path: Path, reci
         assert waiting["state"] == "Pending"
 
 
+@pytest.mark.slow
 def test_a_gang_of_64_workers_of_one_gpu(tmp_path: Path) -> None:
     with DevStack(tmp_path, ["--fleet", str(FLEETS / "sixty-four-small.yaml")]) as stack:
         stack.submit(shell("wide", "echo rank $RANK of $WORLD_SIZE", machines=64, gpus=1))
