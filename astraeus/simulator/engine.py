@@ -93,7 +93,7 @@ class Simulation:
         return not (self._to_come or self._held or self._down) and not any(e[2] == "look" for e in self._events)
 
     def _at(self, when: float, kind: str, what: Any = None) -> None:
-        heapq.heappush(self._events, (when, next(self._order), kind, what))
+        heapq.heappush(self._events, (float(when), next(self._order), kind, what))
 
     def _on_submit(self, what: tuple[int, Job]) -> None:
         number, job = what
