@@ -99,8 +99,7 @@ def test_keys_are_completed_from_the_schema(console: Console) -> None:
     write(page, '{"spec": {\n\n}}')
     page.keyboard.press("ArrowUp")
     page.keyboard.type('"on')
-    expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text('"on_failure"')
-    page.keyboard.press("Enter")
+    page.locator(".cm-tooltip-autocomplete li").filter(has_text='"on_failure"').click()
     expect(page.locator(".cm-content")).to_contain_text('"on_failure": ')
 
 
@@ -123,7 +122,7 @@ def test_a_preempted_run_comes_back_and_both_windows_say_so(console: Console) ->
         "no"
     )
     expect(page.locator(".events")).to_contain_text("eval-release")
-    expect(other.locator(".head .chip")).to_have_text("Cancelled", timeout=60_000)
+    expect(other.locator("h1 + .chip")).to_have_text("Cancelled", timeout=60_000)
     expect(other.locator(".events")).to_contain_text("enough seen")
 
 
@@ -154,7 +153,7 @@ def test_a_machine_is_drained_and_returned(console: Console) -> None:
     page.get_by_role("link", name=re.compile("m-15")).click()
     expect(page.get_by_text("Drained by dev")).to_be_visible()
     confirm(page, "Return m-15", "Return machine")
-    expect(page.locator(".head .chip")).not_to_contain_text("drain")
+    expect(page.locator("h1 + .chip")).not_to_contain_text("drain")
     console.keep("machine")
 
 
@@ -165,7 +164,7 @@ def test_a_template_is_run_under_a_name(console: Console) -> None:
     page.get_by_label("Name of the run").fill("small-1")
     page.locator("dialog[open]").get_by_role("button", name="Start run").click()
     page.wait_for_url("**/runs/lab-a/small-1")
-    expect(page.locator(".head .chip")).to_have_text("Succeeded", timeout=60_000)
+    expect(page.locator("h1 + .chip")).to_have_text("Succeeded", timeout=60_000)
     console.open("templates")
     console.keep("templates")
 
