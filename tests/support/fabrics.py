@@ -105,10 +105,21 @@ def derived(found: Scan, known: Inventory = NOBODY) -> Derived:
 
 
 def ibnetdiscover(
-    machines: int, *, group: int = 32, pod: int = 4, devices: tuple[str, ...] = tuple(f"mlx5_{i}" for i in range(8))
+    machines: int,
+    *,
+    group: int = 32,
+    pod: int = 4,
+    devices: tuple[str, ...] = tuple(f"mlx5_{i}" for i in range(8)),
+    number: int = 0,
+    rate: str = "4xNDR",
 ) -> str:
-    """The output on a rail-optimised fabric of three tiers: `pod` leaf groups of `group` machines under each pod."""
-    return "\n".join(_lines(machines, group, pod, devices)) + "\n"
+    """The output on a rail-optimised fabric of three tiers: `pod` leaf groups of `group` machines under each pod.
+
+    Fabrics of other numbers have other GUIDs.
+    """
+    words = "\n".join(_lines(machines, group, pod, devices)) + "\n"
+    words = words.replace("2c5eab03", f"2c5e{number:02x}03").replace("a088c203", f"a088{number:02x}03")
+    return words.replace("4xNDR", rate)
 
 
 def _lines(machines: int, group: int, pod: int, devices: tuple[str, ...]) -> Iterator[str]:
