@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from astraeus.agent.fleet import default_fleet, load_fleet
 from astraeus.model.faults import parse_submission
 
 EXAMPLES = Path(__file__).parents[2] / "deploy/examples"
@@ -17,8 +18,9 @@ def read(name: str) -> Any:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.json")), ids=lambda path: path.name)
 def test_it_is_a_good_specification(path: Path) -> None:
-    submission = parse_submission(json.loads(path.read_text()))
-    assert submission.spec.task_template.requested_resources.gpu_requests.count == 64
+    wanted = parse_submission(json.loads(path.read_text())).spec.task_template.requested_resources
+    assert wanted.machines
+    assert wanted.gpu_requests.count == 8 * wanted.machines
 
 
 def test_the_demo_asks_for_the_recipes_machines_and_differs_in_the_command_only() -> None:
@@ -29,7 +31,21 @@ def test_the_demo_asks_for_the_recipes_machines_and_differs_in_the_command_only(
     assert demo == recipe
 
 
-@pytest.mark.parametrize("name", ["train-64gpu.json", "demo-64gpu.json"])
+def test_the_demos_preemptor_outranks_the_gang_and_needs_the_whole_fleet() -> None:
+    gang, preemptor = (parse_submission(read(name)).spec for name in ("demo-64gpu.json", "eval-release.json"))
+    assert preemptor.priority > gang.priority
+    fleet = load_fleet(default_fleet())
+    assert preemptor.task_template.requested_resources.machines == len(fleet.machines)
+
+
+def test_the_demo_saves_and_tells_so_often_that_every_part_of_it_has_steps_to_tell() -> None:
+    env = read("demo-64gpu.json")["spec"]["task_template"]["env"]
+    steps, save_every = int(env["STEPS"]), int(env["SAVE_EVERY"])
+    assert env["LOG_EVERY"] == env["SAVE_EVERY"]
+    assert 10 * save_every <= steps
+
+
+@pytest.mark.parametrize("name", ["train-64gpu.json", "demo-64gpu.json", "eval-release.json"])
 def test_the_command_is_run_by_exec_so_that_the_signal_arrives(name: str) -> None:
     task = read(name)["spec"]["task_template"]
     assert task["command"] == "bash"
