@@ -10,6 +10,7 @@ from astraeus.cli.options import Json
 from astraeus.cli.session import USAGE
 
 if TYPE_CHECKING:
+    from astraeus.agent.fleet import Fleet
     from astraeus.placement.types import Machine
     from astraeus.simulator.trace import Job
 
@@ -38,10 +39,11 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Replay a trace on a fleet: utilisation, waiting time, leaf groups used, preemptions, work lost, goodput."""
+    from astraeus.agent.fleet import default_fleet, load_fleet
     from astraeus.simulator.engine import Options, Simulation
     from astraeus.simulator.trace import scaled
 
-    machines = _machines(fleet)
+    machines = machines_of(load_fleet(fleet or default_fleet()))
     gpus = sum(machine.gpus for machine in machines)
     jobs = _jobs(trace, generate, seed, gpus, urgent)[:jobs_most]
     options = Options(
@@ -65,8 +67,8 @@ def simulate(
     output.table(("GPUS", "JOBS", "WAITED", "90 %", "LONGEST"), outcome.waiting_rows())
 
 
-def _machines(path: Path | None) -> "tuple[Machine, ...]":
-    from astraeus.agent.fleet import default_fleet, load_fleet
+def machines_of(fleet: "Fleet") -> "tuple[Machine, ...]":
+    """The machines of a fleet file as the planner sees them."""
     from astraeus.placement.types import Machine
 
     return tuple(
@@ -81,7 +83,7 @@ def _machines(path: Path | None) -> "tuple[Machine, ...]":
             broken=sum(1 << gpu for gpu in set(facts.broken_gpus)),
             doubtful=sum(1 << gpu for gpu in set(facts.doubtful_gpus)),
         )
-        for facts in load_fleet(path or default_fleet()).machines
+        for facts in fleet.machines
     )
 
 

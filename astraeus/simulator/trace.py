@@ -18,7 +18,7 @@ COLUMNS = {
 NEEDED = ("submit", "gpus", "duration")
 FAULTS_SHOWN = 5
 HOUR = 3600.0
-SIZES = ((1, 30), (2, 10), (4, 8), (8, 28), (16, 9), (32, 6), (64, 4), (128, 3), (256, 2))
+SIZES = ((1, 30), (2, 10), (4, 8), (8, 28), (16, 9), (32, 6), (64, 4), (128, 3), (256, 1), (512, 1))
 """GPUs of a generated job and how often they are asked for, of 100."""
 
 

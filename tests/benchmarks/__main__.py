@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-PARTS = ("planner", "commit", "topology", "stack", "recovery")
+PARTS = ("planner", "commit", "simulation", "topology", "stack", "recovery")
 RESULT = Path("build") / "bench.json"
 
 
