@@ -40,7 +40,8 @@ def measure() -> Iterator[dict[str, Any]]:
         outcome = Simulation(fleet, jobs, Options(patience_seconds=patience)).run()
         wide = [ratio for size, ratio in outcome.leaf_ratios() if 17 <= size <= 32]
         note = (
-            f"{JOBS} generated jobs on 512 machines in leaf groups of 32, {outcome.utilisation():.0%} used, patience {patience} s; "
+            f"{JOBS} generated jobs, 512 machines in leaf groups of 32, {outcome.utilisation():.0%} used, "
+            f"patience {patience} s; "
             f"{len(wide)} gangs of 17-32 machines {sum(wide) / len(wide) if wide else 1:.2f}"
         )
         yield {"name": name, "value": round(outcome.leaf_ratio(), 3), "unit": "ratio", "note": note}
