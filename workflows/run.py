@@ -3,12 +3,13 @@
 Every phase is idempotent: it may be entered again after a crash or a continue-as-new, and goes on where it was.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     from astraeus.model.messages import AttemptRef, RunMessage, Situation
@@ -33,6 +34,9 @@ Wanted = Callable[[RunMessage], bool]
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
 OF_AN_ATTEMPT = frozenset({"preempt", "restart"})
 HOLDS = frozenset({"hold", "release"})
+
+CANCELLED_IN_TEMPORAL = RunMessage(id=0, kind="cancel", who="an operator in Temporal")
+"""What a cancellation of the workflow itself means; outbox rows have ids from 1."""
 
 
 def any_of(*kinds: str) -> Wanted:
@@ -63,10 +67,16 @@ class RunWorkflow:
     async def run(self, life: RunLife) -> str:
         """Walk the phases until the run is over; answers its final state."""
         while self.life.phase != "over":
-            await self.phases[self.life.phase]()
             if workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(self.life)
+            try:
+                await self.phases[self.life.phase]()
+            except (asyncio.CancelledError, ActivityError) as error:
+                if not is_cancelled_exception(error):
+                    raise
+                # Ending here would leave the gang and its room behind: it is the same as a person's order.
+                self.inbox.put(CANCELLED_IN_TEMPORAL)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return self.shown
 
@@ -206,6 +216,8 @@ class RunWorkflow:
                 summary=f"attempt {self.life.attempt}: start the workers",
             )
         except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
             self.end("never_started", "astraeus", str(error.cause or error))
             return
         wanted = any_of("arrived", "failed", "machine_lost", "cancel", "delete", "preempt", "restart")
@@ -298,6 +310,8 @@ class RunWorkflow:
                 life.undead += await self.disown()
                 situation = await self.look()
                 pause = min(pause, RECONCILE_SECONDS)
+            if not situation.gone and workflow.info().is_continue_as_new_suggested():
+                return
         life.situation = situation
         life.phase = "close"
 
