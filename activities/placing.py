@@ -6,8 +6,8 @@ import time
 from temporalio import activity
 
 from activities.delivery import Courier
-from astraeus.ledger import claims, commit
-from astraeus.ledger.core import Ledger
+from astraeus.ledger import claims, commit, runs
+from astraeus.ledger.core import Ledger, Tx
 from astraeus.ledger.keeper import SnapshotKeeper
 from astraeus.model.messages import AttemptRef
 from astraeus.placement.planner import plan
@@ -37,14 +37,15 @@ class Placing:
                 avoid=order.avoid,
                 headline=order.headline,
             )
-        await self.courier.after(tx)
+        await self._after(tx, order.cluster)
 
     @activity.defn
     async def widen_claim(self, ref: AttemptRef) -> None:
         """End the claim's patience and wake the scheduler."""
         async with self.ledger.transaction() as tx:
             await claims.widen(tx, ref)
-        await self.courier.after(tx)
+            row = await runs.by_uid(tx, ref.run_uid)
+        await self._after(tx, row.cluster if row else None)
 
     @activity.defn
     async def scheduling_pass(self, order: PassOrder) -> PassResult:
@@ -73,7 +74,7 @@ class Placing:
         pause = None if decided.next_change_at is None else max(0.0, decided.next_change_at - tx.now)
         if granted < len(decided.grants):
             # Something changed between the picture and the commit: look at all of it again, at once.
-            del self._kept[order.cluster]
+            self._kept.pop(order.cluster, None)
             pause = 0.0
         return PassResult(granted=granted, waiting=len(decided.waits), next_change_seconds=pause)
 
@@ -82,4 +83,10 @@ class Placing:
         """Release the attempt's room, record its end, and wake the scheduler."""
         async with self.ledger.transaction() as tx:
             await claims.release(tx, closing.ref, **closing.model_dump(exclude={"ref", "cluster"}))
+        await self._after(tx, closing.cluster)
+
+    async def _after(self, tx: Tx, cluster: str | None) -> None:
+        """Deliver and wake. A try that died after its commit left nothing to change, so a later one wakes anyway."""
+        if cluster is not None and activity.info().attempt > 1:
+            await self.courier.ring(cluster)
         await self.courier.after(tx)
