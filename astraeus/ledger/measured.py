@@ -2,21 +2,23 @@
 
 from datetime import UTC, datetime
 from statistics import median
-from typing import Any
 
 from sqlalchemy import insert, select, update
 
 from astraeus.ledger.core import Tx
-from astraeus.ledger.tables import allocation, claim, cluster, machine, run, topology_measured
+from astraeus.ledger.networks import rates_of
+from astraeus.ledger.snapshot import read_machines
+from astraeus.ledger.tables import allocation, claim, cluster, run, topology_measured
 from astraeus.model.errors import Conflict, Invalid, NotFound
-from astraeus.model.machine import Lenient, MachineFacts
+from astraeus.model.machine import Lenient
 from astraeus.model.network import Rung
 from astraeus.placement.bandwidth import factor_key, model_key
 
 NVLINK_RUNGS = (Rung.MACHINE, Rung.NVLINK)
 LAST = 101
 """So many of the newest measurements count."""
-FACTOR_MOST = 2.0
+FACTOR_MOST = 1.25
+"""In-network reduction passes the wire's own rate a little; more than this is a slip of units."""
 
 
 class Measurement(Lenient):
@@ -114,27 +116,16 @@ async def of_run(tx: Tx, workspace_id: str, name: str, busbw_gbps: float) -> tup
     row = (await tx.conn.execute(query)).one_or_none()
     if row is None:
         raise NotFound(f"There is no run {name!r} that was placed.")
-    members = await _members(tx, row.id)
-    models = {MachineFacts.model_validate(facts).gpu_model for _, facts in members}
+    a = allocation.c
+    query = select(a.machine, a.hcas).where(a.claim == row.id).order_by(a.rank)
+    members = [(one.machine, one.hcas) for one in (await tx.conn.execute(query)).all()]
+    fleet = {one.name: one for one in await read_machines(tx, row.cluster, {machine for machine, _ in members})}
+    models = {one.gpu_model for one in fleet.values()}
     if len(models) != 1:
         raise Conflict(f"{name} is on GPUs of several models, so its bandwidth stands for none of them.")
-    rates = {port.hca: port.gbps for _, facts in members for port in MachineFacts.model_validate(facts).nics if port.up}
-    hcas = members[0][0]
-    gbps = min((rates[hca] for hca in hcas if hca in rates), default=None)
+    rates = rates_of(members, fleet)
     rung = Rung(row.rung).name.lower()
-    found = measurement(rung, models.pop(), busbw_gbps, len(hcas) or None, gbps, name)
-    return row.cluster, found
-
-
-async def _members(tx: Tx, claim_id: int) -> list[tuple[list[str], Any]]:
-    there = (machine.c.cluster == allocation.c.cluster) & (machine.c.name == allocation.c.machine)
-    query = (
-        select(allocation.c.hcas, machine.c.facts)
-        .join(machine, there)
-        .where(allocation.c.claim == claim_id)
-        .order_by(allocation.c.rank)
-    )
-    return [(row.hcas, row.facts) for row in await tx.conn.execute(query)]
+    return row.cluster, measurement(rung, models.pop(), busbw_gbps, len(rates) or None, min(rates, default=None), name)
 
 
 async def views(tx: Tx, cluster_name: str) -> list[MeasuredView]:

@@ -1,7 +1,7 @@
 """What gangs that run can expect of their network, kept true while ports get slower, go down and come back."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,18 +69,24 @@ async def _gangs(tx: Tx, cluster_name: str, machines: Collection[str]) -> list[_
 def _estimate(
     gang: _Gang, place: NetworkPlace, fleet: dict[str, Machine], factors: dict[str, float]
 ) -> Estimate | None:
-    """Each rail is as fast as its slowest port; one that is down somewhere carries nothing."""
+    models = {fleet[name].gpu_model for name, _ in gang.members if name in fleet}
+    model = models.pop() if len(models) == 1 else ""
+    words = place.estimate.words if place.estimate else place.words
+    return rails_estimate(Rung(gang.row.rung), rates_of(gang.members, fleet), words, factors, model)
+
+
+def rates_of(members: Sequence[tuple[str, Sequence[str]]], fleet: Mapping[str, Machine]) -> list[float]:
+    """Gb/s of the rails that members, each a machine and its ports in the order of rails, can use together.
+
+    A rail is as fast as its slowest port; one that is down somewhere carries nothing and is left out.
+    """
     rates: dict[int, list[float]] = defaultdict(list)
-    for name, hcas in gang.members:
+    for name, hcas in members:
         ports = _ports(fleet.get(name))
         for rail, hca in enumerate(hcas):
             port = ports.get(hca)
             rates[rail].append(port.gbps if port is not None and port.up else 0.0)
-    left = [min(seen) for seen in rates.values() if min(seen) > 0]
-    models = {fleet[name].gpu_model for name, _ in gang.members if name in fleet}
-    model = models.pop() if len(models) == 1 else ""
-    words = place.estimate.words if place.estimate else place.words
-    return rails_estimate(Rung(gang.row.rung), left, words, factors, model)
+    return [min(seen) for seen in rates.values() if min(seen) > 0]
 
 
 def _ports(machine: Machine | None) -> dict[str, Nic]:
