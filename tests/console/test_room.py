@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from api.console.chart import chart
 from api.console.room import kept, largest
 from astraeus.model.machine import FABRIC, LEAF, RACK, Nic
 from astraeus.model.spec import Resources
@@ -55,3 +56,21 @@ def test_room_that_is_kept_is_told_with_whom_it_is_for() -> None:
     reserved = (Reserved(7, "m-0", 0xFF), Reserved(7, "m-1", 0xFF))
     snapshot = Snapshot("lab-a", (machine(0), machine(1)), (held(0, 0x0F),), (ask,), reserved)
     assert kept(snapshot) == {"next-up": 12}
+
+
+def test_the_map_colours_machines_by_what_they_do() -> None:
+    machines = (machine(0), machine(1), machine(2, refusal="down"), machine(4, refusal="draining"))
+    holdings = (held(1, 0x0F), held(4, 0xFF))
+    (fabric,) = chart(Snapshot("lab-a", (*machines, Machine("x", 8, "A100", 1, 1, refusal="cordoned")), holdings))[:1]
+    assert (fabric["name"], fabric["gpus"], fabric["free"]) == ("fabric-0", 32, 12)
+    leaves = [leaf for spine in fabric["spines"] for leaf in spine["leaves"]]
+    assert [(leaf["name"], leaf["free"]) for leaf in leaves] == [("leaf-0", 12), ("leaf-1", 0)]
+    shown = {tile[0]: (tile[1], tile[3], tile[4]) for leaf in leaves for tile in leaf["machines"]}
+    assert shown == {
+        "m-0": ("free", 8, []),
+        "m-1": ("busy", 4, ["a-run"]),
+        "m-2": ("down", 0, []),
+        "m-4": ("draining", 0, ["a-run"]),
+    }
+    plain = chart(Snapshot("lab-a", (Machine("x", 8, "A100", 1, 1, refusal="cordoned"),)))
+    assert plain[0]["spines"][0]["leaves"][0]["machines"][0][1] == "drained"
