@@ -17,7 +17,7 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from astraeus.ledger import outbox, runs, tenancy
+from astraeus.ledger import claims, outbox, runs, tenancy
 from astraeus.ledger.core import Ledger, Tx
 from astraeus.ledger.outbox import OutboxRow
 from astraeus.ledger.runs import RunRow
@@ -39,8 +39,11 @@ PRIORITY = SearchAttributeKey.for_int("AstraeusPriority")
 SEARCH_ATTRIBUTES = (WORKSPACE, CLUSTER, RUN, STATE, PRIORITY)
 
 
-def life_of(row: RunRow, workspace: Workspace) -> RunLife:
-    """The start argument of a run's workflow: ids and small values of its row, never the spec."""
+def life_of(row: RunRow, workspace: Workspace, attempt: int = 0) -> RunLife:
+    """The start argument of a run's workflow: ids and small values of its row, never the spec.
+
+    `attempt` is the last one that has ended; what failures of earlier ones cost is in the row.
+    """
     spec = RunSpec.model_validate(row.spec)
     task = spec.task_template
     return RunLife(
@@ -53,6 +56,8 @@ def life_of(row: RunRow, workspace: Workspace) -> RunLife:
         time_limit_seconds=task.time_limit_seconds,
         failure_rule=spec.failure_rule,
         budget_size=None if spec.restart_budget == UNLIMITED else int(spec.restart_budget),
+        charged=row.budget - row.budget_left if row.budget is not None and row.budget_left is not None else 0,
+        attempt=attempt,
         held_by=row.submitted_by if row.held else None,
     )
 
@@ -96,27 +101,49 @@ class Courier:
         async with gate:
             for row in rows:
                 try:
-                    handle = self.client.get_workflow_handle(row.workflow_id)
-                    await handle.signal(row.signal, row.message, rpc_timeout=RPC)
-                except RPCError as error:
-                    if error.status != RPCStatusCode.NOT_FOUND or not await self._is_over(row.run_uid):
-                        log.warning("message %s to %s waits: %s", row.id, row.workflow_id, error.message)
-                        break
+                    await self._signal(row)
+                except (RPCError, ValueError) as error:
+                    # Only this run waits: one that cannot be told must not keep the others from hearing.
+                    log.warning("message %s to %s waits: %s", row.id, row.workflow_id, error)
+                    break
                 sent.append(row.id)
         return sent
 
+    async def _signal(self, row: OutboxRow) -> None:
+        """Bring one message to its workflow, unless the run is over. Raises `RPCError`."""
+        try:
+            handle = self.client.get_workflow_handle(row.workflow_id)
+            await handle.signal(row.signal, row.message, rpc_timeout=RPC)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND or not await self._is_over(row.run_uid):
+                raise
+
     async def _is_over(self, run_uid: str) -> bool:
-        """Whether a workflow that is not there has ended; one that never started is started for the next try."""
+        """Whether a run whose workflow is not there has ended; else a workflow is started for the next try.
+
+        A workflow that was never started, that was terminated by hand, or whose Temporal lost its database: the
+        ledger knows the run, and the new workflow goes on with the attempt that the run has.
+        """
         async with self.ledger.reading() as tx:
             row = await runs.by_uid(tx, run_uid)
             workspace = await tenancy.get_workspace(tx, row.workspace) if row else None
+            attempt = await claims.last_ended(tx, run_uid)
         if row is None or workspace is None or row.final:
             return True
-        await self.start(row, workspace)
+        await self.start(row, workspace, attempt, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
         return False
 
-    async def start(self, row: RunRow, workspace: Workspace) -> None:
-        """Start the run's workflow if it was never started, and note in the ledger that it was."""
+    async def start(
+        self,
+        row: RunRow,
+        workspace: Workspace,
+        attempt: int = 0,
+        reuse: WorkflowIDReusePolicy = WorkflowIDReusePolicy.REJECT_DUPLICATE,
+    ) -> None:
+        """Start the run's workflow unless there is one or was one, and note in the ledger that it was started.
+
+        It goes on after `attempt`; `reuse` says which earlier workflow of the run may have a successor.
+        """
         attributes = TypedSearchAttributes(
             [
                 SearchAttributePair(WORKSPACE, workspace.path),
@@ -129,11 +156,11 @@ class Courier:
         try:
             await self.client.start_workflow(
                 RunWorkflow.run,
-                life_of(row, workspace),
+                life_of(row, workspace, attempt),
                 id=runs.workflow_id(row, workspace),
                 task_queue=self.task_queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_reuse_policy=reuse,
                 search_attributes=attributes,
                 static_summary=f"{row.name} on {row.cluster}",
                 rpc_timeout=RPC,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Select, Subquery, case, cast, delete, func, insert, select, update
+from sqlalchemy import BigInteger, BindParameter, Select, Subquery, case, cast, delete, func, insert, select, update
 
 from astraeus.ledger import events, runs
 from astraeus.ledger.core import Tx
@@ -67,6 +67,12 @@ async def _is_new(tx: Tx, uid: str, attempt: int) -> bool:
     if set(states.values()) - {"Released"}:
         raise Conflict(f"Attempt {row.attempt} of {row.name} still has a claim; release it first")
     return True
+
+
+async def last_ended(tx: Tx, uid: str) -> int:
+    """The last attempt of a run that has ended, 0 when none has: what a workflow that knows nothing goes on after."""
+    ended = select(func.max(claim.c.attempt)).where(claim.c.run_uid == uid, claim.c.state == "Released")
+    return int(await tx.conn.scalar(ended) or 0)
 
 
 async def widen(tx: Tx, ref: AttemptRef) -> None:
@@ -178,7 +184,7 @@ async def _free_room(tx: Tx, claim_id: int, cluster_name: str) -> None:
         tx.announce("machine", f"{cluster_name}/{name}")
 
 
-def room_of(claim_ids: Collection[int]) -> Subquery:
+def room_of(claim_ids: Collection[int] | BindParameter[Any]) -> Subquery:
     """What the live allocations of these claims hold on each machine; masks of one machine never overlap."""
     held = allocation.c
     return (
@@ -194,7 +200,7 @@ def room_of(claim_ids: Collection[int]) -> Subquery:
     )
 
 
-def lock_machines(cluster_name: str, names: Any) -> Select[tuple[str]]:
+def lock_machines(cluster_name: str | BindParameter[str], names: Any) -> Select[tuple[str]]:
     """The query that locks machines in the order of their names, as everyone does."""
     return (
         select(machine.c.name)
