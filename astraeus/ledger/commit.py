@@ -6,16 +6,18 @@ from typing import Any
 
 from sqlalchemy import bindparam, delete, exists, insert, select, update
 
+from astraeus.ledger import commit_sql as sql
 from astraeus.ledger import outbox
-from astraeus.ledger.claims import CPU_TRACE, lock_machines, room_of
+from astraeus.ledger.claims import CPU_TRACE
 from astraeus.ledger.core import Tx
 from astraeus.ledger.outbox import Letter, workflow_id_of
-from astraeus.ledger.tables import allocation, claim, cluster, event, machine, reservation, run, workspace
+from astraeus.ledger.tables import allocation, claim, event, reservation, run
 from astraeus.model import words
 from astraeus.model.errors import StaleTerm
 from astraeus.model.messages import HIGHER_PRIORITY, MessageKind
 from astraeus.placement.types import Eviction, Grant, Member, Plan, Reserved, Wait
 
+OF_RUN = frozenset({"b_run", "b_reason"})
 PORT_FIRST, PORTS = 20_000, 10_000
 """MASTER_PORT is chosen among these, apart from what systems give to outgoing connections."""
 
@@ -90,8 +92,7 @@ async def commit_plan(tx: Tx, cluster_name: str, term: int, plan: Plan) -> list[
 
 async def _check_term(tx: Tx, cluster_name: str, term: int) -> None:
     """Compare the term and keep it from changing until the commit."""
-    query = select(cluster.c.pass_term).where(cluster.c.name == cluster_name).with_for_update(key_share=True)
-    present = (await tx.conn.execute(query)).scalar_one_or_none()
+    present = (await tx.conn.execute(sql.TERM, {"b_cluster": cluster_name})).scalar_one_or_none()
     if present != term:
         raise StaleTerm(f"A later pass over {cluster_name} has begun (term {present}, this one is {term})")
 
@@ -102,16 +103,8 @@ async def _parties(tx: Tx, cluster_name: str, plan: Plan) -> dict[int, _Party]:
     ids |= {eviction.claim for eviction in plan.evictions} | {eviction.for_claim for eviction in plan.evictions}
     if not ids:
         return {}
-    query = (
-        select(claim, run.c.name, run.c.workspace, run.c.final, run.c.held, run.c.delete_asked_at)
-        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
-        .join(run, run.c.uid == claim.c.run_uid)
-        .join(workspace, workspace.c.id == run.c.workspace)
-        .where(claim.c.id.in_(ids), claim.c.cluster == cluster_name)
-        .order_by(claim.c.id)
-        .with_for_update(key_share=True, of=claim)
-    )
-    return {row["id"]: _party(row) for row in (await tx.conn.execute(query)).mappings()}
+    rows = await tx.conn.execute(sql.PARTIES, {"b_cluster": cluster_name, "b_claims": sorted(ids)})
+    return {row["id"]: _party(row) for row in rows.mappings()}
 
 
 def _party(row: Mapping[Any, Any]) -> _Party:
@@ -158,12 +151,7 @@ def _applies(grant: Grant, party: _Party | None) -> bool:
 
 async def _rooms(tx: Tx, cluster_name: str, names: set[str]) -> dict[str, _Room]:
     """The free room of those machines that take work, locked until the commit."""
-    m = machine.c
-    query = (
-        lock_machines(cluster_name, names)
-        .add_columns(m.address, m.gpus, m.used_gpus, m.cpu_cores, m.used_cpu, m.memory_bytes, m.used_memory)
-        .where(m.state == "Ready", ~m.cordoned)
-    )
+    rows = await tx.conn.execute(sql.ROOMS, {"b_cluster": cluster_name, "b_names": sorted(names)})
     return {
         row.name: _Room(
             row.address,
@@ -171,7 +159,7 @@ async def _rooms(tx: Tx, cluster_name: str, names: set[str]) -> dict[str, _Room]
             row.cpu_cores - row.used_cpu,
             row.memory_bytes - row.used_memory,
         )
-        for row in await tx.conn.execute(query)
+        for row in rows
     }
 
 
@@ -190,11 +178,8 @@ def _take(rooms: dict[str, _Room], grant: Grant) -> bool:
 
 async def _ports(tx: Tx, leaders: Sequence[tuple[Grant, str]]) -> dict[int, tuple[str, int]]:
     """A host and port for each gang's leader, which no other granted claim has on that host."""
-    hosts = {host for _, host in leaders}
-    query = select(claim.c.master_host, claim.c.master_port).where(
-        claim.c.state == "Granted", claim.c.master_host.in_(hosts)
-    )
-    taken = {(host, port) for host, port in await tx.conn.execute(query)}
+    rows = await tx.conn.execute(sql.PORTS, {"b_hosts": sorted({host for _, host in leaders})})
+    taken = {(host, port) for host, port in rows}
     chosen: dict[int, tuple[str, int]] = {}
     for grant, host in leaders:
         # Starting from the claim's id, so that a port is not used again while its last user may still linger.
@@ -210,18 +195,8 @@ async def _allocate(tx: Tx, cluster_name: str, grants: Sequence[Grant]) -> None:
     """Write the allocations, then move them onto the machines by compare-and-set."""
     rows = [_allocation(cluster_name, grant.claim, member) for grant in grants for member in grant.members]
     await tx.conn.execute(insert(allocation), rows)
-    room, m = room_of([grant.claim for grant in grants]), machine.c
-    taken = await tx.conn.scalars(
-        update(machine)
-        .where(m.cluster == cluster_name, m.name == room.c.machine, m.state == "Ready", ~m.cordoned)
-        .where(m.used_gpus.bitwise_and(room.c.gpu_mask) == 0)
-        .values(
-            used_gpus=m.used_gpus.bitwise_or(room.c.gpu_mask),
-            used_cpu=m.used_cpu + room.c.cpu_cores,
-            used_memory=m.used_memory + room.c.memory_bytes,
-        )
-        .returning(m.name)
-    )
+    claims = sorted(grant.claim for grant in grants)
+    taken = await tx.conn.scalars(sql.TAKE, {"b_cluster": cluster_name, "b_claims": claims})
     if set(taken) != {row["machine"] for row in rows}:
         raise StaleTerm(f"Machines of {cluster_name} changed under the plan; plan again")
 
@@ -241,33 +216,16 @@ def _allocation(cluster_name: str, claim_id: int, member: Member) -> dict[str, A
 
 
 async def _mark_granted(tx: Tx, grants: Sequence[Grant], ports: Mapping[int, tuple[str, int]]) -> None:
-    rows = [_granted(grant, ports[grant.claim]) for grant in grants]
+    rows = [_granted(grant, ports[grant.claim], tx.now) for grant in grants]
     await tx.conn.execute(
-        update(claim)
-        .where(claim.c.id == bindparam("b_claim"), claim.c.state == "Waiting")
-        .values(
-            state="Granted",
-            granted_at=tx.now,
-            waiting_reason=None,
-            size=bindparam("b_size"),
-            gpus_per_worker=bindparam("b_gpus"),
-            rung=bindparam("b_rung"),
-            network=bindparam("b_network"),
-            master_host=bindparam("b_host"),
-            master_port=bindparam("b_port"),
-        ),
-        rows,
+        sql.GRANT, [{key: row[key] for key in row if key not in ("b_run", "b_reason")} for row in rows]
     )
-    await tx.conn.execute(
-        update(run)
-        .where(run.c.uid == bindparam("b_run"), ~run.c.final)
-        .values(state="Starting", reason=bindparam("b_reason"), network=bindparam("b_network")),
-        [{key: row[key] for key in ("b_run", "b_reason", "b_network")} for row in rows],
-    )
+    await tx.conn.execute(sql.SHOW, [{key: row[key] for key in ("b_run", "b_reason", "b_network")} for row in rows])
 
 
-def _granted(grant: Grant, leader: tuple[str, int]) -> dict[str, Any]:
+def _granted(grant: Grant, leader: tuple[str, int], now: float) -> dict[str, Any]:
     return {
+        "b_now": now,
         "b_claim": grant.claim,
         "b_run": grant.run_uid,
         "b_size": len(grant.members),
@@ -348,16 +306,16 @@ async def _reserve(
         if party is not None and party.state == "Waiting" and item.claim not in granted:
             wanted[item.claim, item.machine] = wanted.get((item.claim, item.machine), 0) | item.gpu_mask
     r = reservation.c
-    query = select(r.claim, r.machine, r.gpu_mask).where(r.cluster == cluster_name)
-    if wanted == {(row.claim, row.machine): row.gpu_mask for row in await tx.conn.execute(query)}:
+    rows = await tx.conn.execute(sql.RESERVED, {"b_cluster": cluster_name})
+    if wanted == {(row.claim, row.machine): row.gpu_mask for row in rows}:
         return False
     await tx.conn.execute(delete(reservation).where(r.cluster == cluster_name))
-    rows = [
+    new = [
         {"claim": key[0], "cluster": cluster_name, "machine": key[1], "gpu_mask": mask, "created_at": tx.now}
         for key, mask in wanted.items()
     ]
-    if rows:
-        await tx.conn.execute(insert(reservation), rows)
+    if new:
+        await tx.conn.execute(insert(reservation), new)
     return True
 
 
