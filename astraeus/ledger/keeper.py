@@ -19,7 +19,7 @@ from astraeus.placement.types import Ask, Holding, Machine, Reserved, Snapshot
 
 MANY = 2_000
 """Where more than this changed, everything is read anew."""
-CHECKED_SECONDS = 600.0
+CHECKED_SECONDS = 3600.0
 """Everything is read anew this often all the same, and compared."""
 
 log = logging.getLogger(__name__)
