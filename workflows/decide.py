@@ -64,8 +64,10 @@ def outcome(life: RunLife, end: Situation) -> Outcome:
 
 
 def running_seconds(end: Situation) -> float:
-    """How long the attempt was Running, in seconds, by the ledger's clock."""
-    return max(0.0, end.now - end.gates_opened_at) if end.gates_opened_at is not None else 0.0
+    """How long the attempt was Running, in seconds, by the ledger's clock: its stop is no part of that."""
+    if end.gates_opened_at is None:
+        return 0.0
+    return max(0.0, (end.now if end.decided_at is None else end.decided_at) - end.gates_opened_at)
 
 
 def _ends_the_run(life: RunLife, budget: RestartBudget) -> bool:

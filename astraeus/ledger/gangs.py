@@ -28,6 +28,8 @@ STOP_WORDS = {
     "barrier_timeout": "not all members came to the barrier",
 }
 
+DECIDING = ("intent_at", "failure_at", "succeeded_at")
+
 
 async def start(tx: Tx, ref: AttemptRef) -> None:
     """Ask for every member of a granted attempt, held at its gate.
@@ -196,6 +198,7 @@ async def situation(tx: Tx, ref: AttemptRef) -> Situation:
         first_arrived_at=row["first_arrived_at"],
         all_arrived=row["all_arrived_at"] is not None,
         gates_opened_at=row["gates_opened_at"],
+        decided_at=_decided_at(row),
         failure=row["failure_detail"],
         cause=row["failure"],
         failure_machine=failed_on.get(row["failure_rank"]),
@@ -209,6 +212,10 @@ async def situation(tx: Tx, ref: AttemptRef) -> Situation:
         intent_why=row["intent_why"],
         released=row["state"] == "Released",
     )
+
+
+def _decided_at(row: Mapping[Any, Any]) -> float | None:
+    return min((at for name in DECIDING if (at := row[name]) is not None), default=None)
 
 
 async def _machines_of(tx: Tx, claim_id: int, rank: int | None) -> Sequence[Any]:

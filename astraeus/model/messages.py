@@ -63,7 +63,8 @@ class Situation(Lenient):
     """Where an attempt stands, read from the ledger in one go; what a lost message would have said.
 
     Times are seconds since the epoch by the ledger's clock. `failure` is the earliest genuine failure, in
-    words (`resnet-64gpu-5 exited with code 1`), `cause` its kind. `missing` names members not yet at the barrier.
+    words (`resnet-64gpu-5 exited with code 1`), `cause` its kind. `decided_at` is when success, failure or an order to
+    stop made the end certain. `missing` names members not yet at the barrier.
     """
 
     now: float
@@ -73,6 +74,7 @@ class Situation(Lenient):
     first_arrived_at: float | None = None
     all_arrived: bool = False
     gates_opened_at: float | None = None
+    decided_at: float | None = None
     failure: str | None = None
     cause: str | None = None
     failure_machine: str | None = None

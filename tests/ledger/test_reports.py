@@ -99,10 +99,12 @@ async def test_reports_of_unknown_members_of_other_machines_and_of_released_atte
 
 async def test_a_crash_before_the_intent_is_a_failure(scene: GangScene) -> None:
     row, agent = await scene.running("a", ["m-0", "m-1"])
-    await agent.sync(report(row, 1, "m-1", "exited", 1))
+    assert (await scene.situation(row)).decided_at is None
+    tx = await agent.sync(report(row, 1, "m-1", "exited", 1))
     await scene.order(row, "preempt")
     await scene.stop(row, "preempted")
     situation = await scene.situation(row)
+    assert situation.decided_at == tx.now
     assert (situation.failure, situation.cause, situation.failure_machine) == (
         "a-1 exited with code 1",
         "exited",
