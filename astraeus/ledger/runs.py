@@ -240,6 +240,7 @@ async def set_state(
     if final:
         columns |= {
             "final": True,
+            "held": False,
             "finished_at": tx.now,
             "next_earned_at": None,
             "hidden_at": None if row.delete_asked_at is None else tx.now,

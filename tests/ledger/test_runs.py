@@ -213,6 +213,13 @@ async def test_hold_and_release_show_at_once(scene: Scene) -> None:
         assert (await scene.run(row)).held is held
 
 
+async def test_a_run_that_ended_is_not_held_any_more(scene: Scene) -> None:
+    row = await scene.waiting("a")
+    await scene.order(row, "hold")
+    await scene.release(row, state="Cancelled")
+    assert not (await scene.run(row)).held
+
+
 async def test_releasing_a_held_run_lets_the_scheduler_look_again(scene: Scene) -> None:
     row = await scene.waiting("a")
     await scene.order(row, "hold")
