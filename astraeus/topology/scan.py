@@ -108,7 +108,8 @@ def _take(found: Scan, scan: Scan) -> None:
         here.ports = max(here.ports, node.ports)
 
     def end(port: End) -> End:
-        return own.get(port[0], port[0]), port[1]
+        guid = port[0]
+        return own[guid] if guid in own else found.resolve(guid), port[1]
 
     for one, other, rate in scan.links():
         found.link(end(one), end(other), rate)
