@@ -38,8 +38,7 @@ class RunLife(Message):
     """Everything RunWorkflow knows; one value, passed on when it continues as new.
 
     `phase` is where the state machine stands. Times are seconds since the epoch on the workflow's clock.
-    `charged` and `earned_seconds` are the restart budget's; `failures` says what spent it. `heeded` is the message of
-    the last hold or release.
+    `charged` and `earned_seconds` are the restart budget's. `heeded` is the message of the last hold or release.
     """
 
     run_uid: str
@@ -53,7 +52,6 @@ class RunLife(Message):
     budget_size: int | None = 10
     charged: int = 0
     earned_seconds: float = 0.0
-    failures: list[str] = []
     free_restarts: dict[str, int] = {}
     phase: Phase = "queue"
     attempt: int = 0

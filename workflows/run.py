@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts import ClaimOrder, Closing, GateOrder, RunLife, RunNote, StopOrder
     from workflows.decide import Outcome, budget_of, outcome
     from workflows.inbox import Inbox
-    from workflows.limits import BARRIER_SECONDS, barrier_left, time_limit_left
+    from workflows.limits import ALIVE, BARRIER_SECONDS, barrier_left, time_limit_left
 
 RECONCILE_SECONDS = 300.0
 RECONCILE_MOST = 3600.0
@@ -177,6 +177,7 @@ class RunWorkflow:
             contracts.enter_claim,
             order,
             start_to_close_timeout=SHORT,
+            heartbeat_timeout=ALIVE,
             retry_policy=PATIENT,
             summary=f"attempt {life.attempt}: enter the claim",
         )
@@ -193,6 +194,7 @@ class RunWorkflow:
                 contracts.widen_claim,
                 self.ref,
                 start_to_close_timeout=SHORT,
+                heartbeat_timeout=ALIVE,
                 retry_policy=PATIENT,
                 summary="patience is over: take what is free",
             )
@@ -212,6 +214,7 @@ class RunWorkflow:
                 contracts.start_workers,
                 self.ref,
                 start_to_close_timeout=SHORT,
+                heartbeat_timeout=ALIVE,
                 retry_policy=BOUNDED,
                 summary=f"attempt {self.life.attempt}: start the workers",
             )
@@ -248,6 +251,7 @@ class RunWorkflow:
             contracts.open_gates,
             order,
             start_to_close_timeout=SHORT,
+            heartbeat_timeout=ALIVE,
             retry_policy=PATIENT,
             summary=f"attempt {life.attempt}: open the gates",
         )
@@ -299,6 +303,7 @@ class RunWorkflow:
             contracts.stop_gang,
             life.stop,
             start_to_close_timeout=SHORT,
+            heartbeat_timeout=ALIVE,
             retry_policy=PATIENT,
             summary=f"attempt {life.attempt}: stop ({life.stop.cause or 'failure'})",
         )
@@ -321,6 +326,7 @@ class RunWorkflow:
             contracts.disown_undead,
             self.ref,
             start_to_close_timeout=SHORT,
+            heartbeat_timeout=ALIVE,
             retry_policy=PATIENT,
             summary="members that survived SIGKILL",
         )
@@ -334,9 +340,7 @@ class RunWorkflow:
         life.charged, life.earned_seconds = decision.budget.charged, decision.budget.earned_seconds
         life.headline = decision.headline
         life.avoid = [decision.avoid] if decision.avoid else life.avoid
-        if decision.charged:
-            life.failures = [*life.failures, decision.detail][-20:]
-        elif decision.state == "Pending":
+        if decision.state == "Pending" and not decision.charged:
             life.free_restarts[decision.cause] = life.free_restarts.get(decision.cause, 0) + 1
         life.phase = decision.phase
         life.wait_until = _now() + decision.pause_seconds if decision.phase == "backoff" else None
@@ -360,6 +364,7 @@ class RunWorkflow:
             contracts.close_attempt,
             closing,
             start_to_close_timeout=SHORT,
+            heartbeat_timeout=ALIVE,
             retry_policy=PATIENT,
             summary=f"attempt {self.life.attempt} ended: {decision.detail}"[:200],
         )
@@ -405,6 +410,7 @@ class RunWorkflow:
             contracts.note_run,
             RunNote(run_uid=self.life.run_uid, state=state, reason=reason, held=held, actor=actor),
             start_to_close_timeout=SHORT,
+            heartbeat_timeout=ALIVE,
             retry_policy=PATIENT,
             summary=reason[:200],
         )
@@ -416,6 +422,7 @@ class RunWorkflow:
             contracts.gang_situation,
             self.ref,
             start_to_close_timeout=SHORT,
+            heartbeat_timeout=ALIVE,
             retry_policy=PATIENT,
             summary="look at the ledger",
         )

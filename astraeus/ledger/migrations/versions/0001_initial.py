@@ -127,7 +127,6 @@ def _machines(op: Operations) -> None:
         sa.Column("used_memory", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("session", sa.String(length=64), nullable=False),
         sa.Column("heard_at", sa.Double(), nullable=False),
-        sa.Column("desired_version", sa.BigInteger(), server_default="0", nullable=False),
         sa.CheckConstraint("state IN ('Ready', 'Down', 'Returning')", name=op.f("ck_machine_state")),
         sa.CheckConstraint("gpus BETWEEN 0 AND 63", name=op.f("ck_machine_gpus")),
         sa.CheckConstraint("used_gpus >= 0", name=op.f("ck_machine_used_gpus")),
