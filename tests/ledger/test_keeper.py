@@ -1,7 +1,9 @@
 """The snapshot kept in memory is at any time the one that reading everything would give."""
 
+import asyncio
 import itertools
 import logging
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, insert, select, update
 from support.fleet import FakeAgent, GangScene, Statements, ref, report
-from support.scene import CLUSTER, WHOLE
+from support.scene import CLUSTER, WHOLE, grant
 
 from astraeus.ledger import claims, gangs, keeper, leases, machines
 from astraeus.ledger.core import Ledger
@@ -17,10 +19,10 @@ from astraeus.ledger.keeper import SnapshotKeeper
 from astraeus.ledger.runs import RunRow
 from astraeus.ledger.snapshot import load_snapshot
 from astraeus.ledger.tables import change, cluster, machine
-from astraeus.model.errors import AstraeusError, NotFound
+from astraeus.model.errors import AstraeusError, NotFound, StaleTerm
 from astraeus.model.machine import MachineFacts, Nic
 from astraeus.placement.planner import plan
-from astraeus.placement.types import Snapshot
+from astraeus.placement.types import Grant, Plan, Snapshot
 
 numbers = itertools.count()
 few = st.integers(0, 5)
@@ -122,10 +124,10 @@ async def both(ledger: Ledger, kept: SnapshotKeeper) -> tuple[Snapshot, Snapshot
         return await kept.current(tx), await load_snapshot(tx, CLUSTER)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(life=st.lists(st.tuples(steps, st.booleans()), max_size=16))
-async def test_it_equals_a_fresh_snapshot_after_any_history(sqlite_ledger: Ledger, life: list[Any]) -> None:
-    history = History(await GangScene.start(sqlite_ledger, machines=0))
+async def test_it_equals_a_fresh_snapshot_after_any_history(ledger: Ledger, life: list[Any]) -> None:
+    history = History(await GangScene.start(ledger, machines=0))
     await history.learn(0, 2)
     await history.learn(1, 2)
     kept = SnapshotKeeper(CLUSTER)
@@ -137,11 +139,38 @@ async def test_it_equals_a_fresh_snapshot_after_any_history(sqlite_ledger: Ledge
             continue
         forgotten += kind == "forget"
         if looks:
-            mine, fresh = await both(sqlite_ledger, kept)
+            mine, fresh = await both(ledger, kept)
             assert mine == fresh
-    mine, fresh = await both(sqlite_ledger, kept)
+    mine, fresh = await both(ledger, kept)
     assert mine == fresh
     assert kept.loads <= 1 + forgotten
+
+
+async def test_it_equals_a_fresh_snapshot_while_others_write(ledger: Ledger) -> None:
+    scene = await GangScene.start(ledger, machines=4)
+    kept = SnapshotKeeper(CLUSTER)
+    looks = 0
+    placed: list[Grant] = []
+
+    async def live(writer: int) -> None:
+        for number in range(6):
+            row = await scene.waiting(f"w{writer}-{number}")
+            ask = next(ask for ask in (await scene.snapshot()).asks if ask.run_uid == row.uid)
+            with suppress(StaleTerm):
+                placed.extend(await scene.commit(Plan(grants=(grant(ask, [(f"m-{writer}", WHOLE)]),))))
+            await scene.start_workers(row)
+            await scene.release(row, state="Succeeded" if number % 2 else "Pending")
+
+    writing = asyncio.gather(*(live(writer) for writer in range(4)))
+    while not writing.done() or not looks:
+        mine, fresh = await both(ledger, kept)
+        assert mine == fresh
+        looks += 1
+    await writing
+    mine, fresh = await both(ledger, kept)
+    assert mine == fresh
+    assert kept.loads == 1
+    assert placed
 
 
 async def test_on_both_databases_only_what_changed_is_read(ledger: Ledger) -> None:
