@@ -18,6 +18,7 @@ from activities.records import Records
 from astraeus.executors.agent import AgentExecutor
 from astraeus.ledger import migrate
 from astraeus.ledger.core import Ledger
+from worker.beating import Beating
 from worker.config import Settings, log_to_stderr
 from worker.temporal import connect, keep_clusters, prepare
 from workflows.cluster import ClusterWorkflow
@@ -60,6 +61,7 @@ def worker_of(client: Client, ledger: Ledger, courier: Courier, task_queue: str)
         workflows=list(WORKFLOWS),
         activities=activities_of(ledger, courier),  # type: ignore[arg-type]
         workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
+        interceptors=[Beating()],
         max_cached_workflows=CACHED,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=GRACE,

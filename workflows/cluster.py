@@ -7,9 +7,9 @@ from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
     from workflows import contracts
+    from workflows.limits import ALIVE
 
 WATCH = timedelta(minutes=30)
-SILENCE = timedelta(seconds=5)
 RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=1))
 
 
@@ -25,7 +25,7 @@ class ClusterWorkflow:
                 contracts.watch_cluster,
                 cluster,
                 start_to_close_timeout=WATCH,
-                heartbeat_timeout=SILENCE,
+                heartbeat_timeout=ALIVE,
                 retry_policy=RETRY,
                 summary=f"watch the machines of {cluster}",
             )

@@ -1,7 +1,12 @@
 """The clocks of an attempt, as pure functions of what the ledger says: the barrier's limits and the time limit."""
 
+from datetime import timedelta
+
 from astraeus.model.messages import Situation
 from workflows.contracts import RunLife
+
+ALIVE = timedelta(seconds=5)
+"""Every activity beats while it runs, so one whose worker process died is tried again after this."""
 
 BARRIER_SECONDS = 900.0
 PLACEMENT_SECONDS = 1800.0

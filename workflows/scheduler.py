@@ -8,6 +8,7 @@ from temporalio.common import RetryPolicy
 with workflow.unsafe.imports_passed_through():
     from workflows import contracts
     from workflows.contracts import PassOrder
+    from workflows.limits import ALIVE
 
 SAFETY_SECONDS = 60.0
 PASS = timedelta(seconds=60)
@@ -37,6 +38,7 @@ class SchedulerWorkflow:
                 contracts.scheduling_pass,
                 PassOrder(cluster=cluster),
                 start_to_close_timeout=PASS,
+                heartbeat_timeout=ALIVE,
                 retry_policy=RETRY,
                 summary="scheduling pass",
             )
