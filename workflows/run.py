@@ -3,7 +3,6 @@
 Every phase is idempotent: it may be entered again after a crash or a continue-as-new, and goes on where it was.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -72,7 +71,7 @@ class RunWorkflow:
                 workflow.continue_as_new(self.life)
             try:
                 await self.phases[self.life.phase]()
-            except (asyncio.CancelledError, ActivityError) as error:
+            except BaseException as error:
                 if not is_cancelled_exception(error):
                     raise
                 # Ending here would leave the gang and its room behind: it is the same as a person's order.
