@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 
 from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES
+from astraeus.agent import control
 from astraeus.agent.fleet import default_fleet, load_fleet
 from astraeus.client.config import default_dir
 from astraeus.ledger import fleetwide
@@ -171,7 +172,11 @@ class Stack:
         self.announced = False
         await self.parts["worker"].stop()
         if not self.options.leave_running:
-            await self.stop_training()
+            try:
+                await self.stop_training()
+            except AstraeusError as fault:
+                # A script that exits with 0 when it is stopped would have succeeded, had nobody recorded the stop.
+                log.warning("training goes on, since its stop cannot be recorded: %s", fault.message)
         for name in ("agent", "api", "temporal"):
             if name in self.parts:
                 await self.parts[name].stop()
@@ -192,6 +197,14 @@ class Stack:
                 log.warning("%d workers did not stop in time; the agent finds them at the next start", alive)
         finally:
             await ledger.close()
+        await self._stop_cut_off(grace)
+
+    async def _stop_cut_off(self, grace: float) -> None:
+        """Stop what runs on machines without a network, which no order reaches, through the agent's own door."""
+        try:
+            await asyncio.to_thread(control.ask, self.place.agent, {"stop_all": True}, grace + 5)
+        except AstraeusError as fault:
+            log.warning("%s", fault.message)
 
 
 def temporal_command(place: Place, address: str, ui: str, api: str) -> Sequence[str]:

@@ -15,6 +15,8 @@ from support.postgres import PostgresServer
 from support.scripts import attempts, until
 from support.stack import DevStack
 
+from astraeus.agent import control
+
 PAST_LEASES = 20.0
 
 
@@ -75,6 +77,16 @@ def test_two_worker_processes_at_once_and_one_suspended_past_every_lease(stack: 
         second.send_signal(signal.SIGTERM)
         second.wait(30)
     assert calm(stack)
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_training_on_a_machine_that_is_cut_off_too(tmp_path: Path) -> None:
+    stack = DevStack(tmp_path / "stack").start()
+    stack.submit(shell("cut-off", until(tmp_path / "flag"), machines=2, gpus=8, task={"stop_grace_seconds": 1}))
+    run = stack.reach("cut-off", "Running")
+    control.unplug(stack.directory / "agent", run["workers"][1]["machine"], True)
+    stack.stop()
+    assert not stack.processes()
 
 
 @pytest.mark.slow
