@@ -32,7 +32,6 @@ from astraeus.topology.sites import Site
 MACHINES_MOST = 100_000
 SCAN_MOST = 64 * 1024 * 1024
 TOOLS: tuple[tools.Tool, ...] = ("ibnetdiscover", "iblinkinfo", "ibqueryerrors", "sminfo")
-RUNGS = ("machine", "nvlink", "leaf", "fabric_rack", "fabric", "roce_leaf", "roce", "ethernet_rack", "ethernet")
 
 ToolName = Literal["ibnetdiscover", "iblinkinfo", "ibqueryerrors", "sminfo", "file"]
 RungName = Literal[

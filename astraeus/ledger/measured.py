@@ -1,6 +1,5 @@
 """Bandwidths that were measured: the median of a cluster, rung and GPU model replaces the factor of the estimate."""
 
-from datetime import UTC, datetime
 from statistics import median
 
 from sqlalchemy import insert, select, update
@@ -31,8 +30,6 @@ class Measurement(Lenient):
     gbps: float | None = None
     run: str | None = None
     value: float
-    actor: str
-    at: datetime
 
 
 class MeasuredView(Lenient):
@@ -99,8 +96,6 @@ def measurement(
         gbps=gbps,
         run=run_name,
         value=value,
-        actor="",
-        at=datetime.fromtimestamp(0, UTC),
     )
 
 

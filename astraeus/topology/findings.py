@@ -18,7 +18,6 @@ Severity = Literal["error", "warning", "info"]
 """error: a port that carries nothing; warning: it works and costs something; info: good to know."""
 
 MANAGED = re.compile(r"MF\d+;(.+):[^:;]*/U\d+")
-DROP_BELOW = 7 / 8
 RARE = 0.2
 """A lower rate that a larger share of the links of a kind has is how they were built, not a fault."""
 
@@ -106,6 +105,7 @@ class Scene:
 
 
 Rule = Callable[[Scene], Iterator[Finding]]
+"""Looks at a fabric and tells what it finds."""
 
 
 def title(description: str) -> str:

@@ -32,7 +32,7 @@ class _Reader:
     def __init__(self) -> None:
         self.scan = Scan()
         self.by_lid: dict[int, int] = {}
-        self.pending: list[tuple[int, int, int, int, str, str]] = []
+        self.pending: list[tuple[int, int, int, int, str]] = []
         self.block: tuple[str, int | None, str] | None = None
 
     def read(self, number: int, line: str) -> None:
@@ -73,7 +73,7 @@ class _Reader:
             self._peer(there, int(peer_port), peer_name or "")
             self.scan.link((guid, port), (there, int(peer_port)), rate)
         elif peer_lid and peer_port:
-            self.pending.append((guid, port, int(peer_lid), int(peer_port), rate, peer_name or ""))
+            self.pending.append((guid, port, int(peer_lid), int(peer_port), rate))
 
     def _peer(self, guid: int, port: int, description: str) -> Node:
         node = self.scan.node(guid, False, description)
@@ -82,7 +82,7 @@ class _Reader:
 
     def finish(self) -> Scan:
         """Everything, with the peers that were known by LID, and without ports of adapters among the dark ones."""
-        for guid, port, lid, peer_port, rate, _ in self.pending:
+        for guid, port, lid, peer_port, rate in self.pending:
             if (there := self.by_lid.get(lid)) is not None:
                 self.scan.link((guid, port), (there, peer_port), rate)
         self.scan.down = {end for end in self.scan.down if self.scan.nodes[end[0]].switch}

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from astraeus.topology.findings import DROP_BELOW, RARE, Finding, Scene, port_name
+from astraeus.topology.findings import RARE, Finding, Scene, port_name
 from astraeus.topology.graph import Nic, Uplink
 from astraeus.topology.rates import gbps, spoken
 
@@ -45,11 +45,6 @@ def _slow_port(scene: Scene, nic: Nic, instead: str, usual: str) -> Finding:
         detail={"device": nic.device, "is": nic.rate, "should": usual, "leaf": scene.switch(nic.switch)}
         | {"port": nic.switch_port},
     )
-
-
-def is_slow(rate: float, usual: float) -> bool:
-    """Whether a rail is slow enough to be left out when the others are at their usual rate."""
-    return 0 < rate < DROP_BELOW * usual
 
 
 def slow_uplinks(scene: Scene, levels: Level) -> Iterator[Finding]:

@@ -28,7 +28,6 @@ class Inventory:
 
     machines: frozenset[str] = frozenset()
     adapters: Mapping[int, Owned] = field(default_factory=dict)
-    models: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

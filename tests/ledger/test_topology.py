@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 from support.fabrics import A, B, derived, everything, inventory, scan, truth, with_counters
-from support.fleet import GangScene
+from support.fleet import FakeAgent, GangScene
 from support.scene import CLUSTER
 
 from astraeus.ledger import measured, networks, topology
@@ -16,7 +16,7 @@ from astraeus.ledger.machines import get
 from astraeus.ledger.measured import measurement
 from astraeus.ledger.tables import allocation, change, claim, event, machine, nic, run, topology_place, topology_scan
 from astraeus.model.errors import Conflict, Invalid, NotFound
-from astraeus.model.machine import FABRIC, LEAF, RACK, SPINE
+from astraeus.model.machine import FABRIC, LEAF, RACK, SPINE, MachineFacts, Nic
 from astraeus.topology.derive import Derived, derive
 from astraeus.topology.scan import Scan
 from astraeus.topology.sites import Site
@@ -192,6 +192,22 @@ async def test_a_run_hears_that_its_rails_degrade_and_recover(scene: GangScene) 
     assert (await take(scene, everything(A))).runs == ("resnet",)
     network = (await rows(scene, select(claim.c.network)))[0].network
     assert network["estimate"] == PLACE["estimate"]
+
+
+async def test_a_port_that_an_agent_reports_down_is_told_too(scene: GangScene) -> None:
+    await scene.placed("resnet", [("node001", 0xFF), ("node002", 0xFF)])
+    await scene.write(update(claim).values(network=PLACE, rung=3))
+    await scene.write(update(run).values(network=PLACE))
+    await scene.write(update(allocation).values(hcas=[f"mlx5_{i}:1" for i in range(8)]))
+    agent = FakeAgent(scene.ledger, ["node001"])
+    nics = [Nic(device=f"mlx5_{i}", rail=i, gbps=400, up=i != 3) for i in range(8)]
+    whole = {"name": "node001", "boot_id": agent.boot_id, "address": "node001.test", "gpus": 8, "gpu_model": "H100"}
+    agent.facts["node001"] = MachineFacts(**whole, cpu_cores=96, memory_bytes=2**40, nics=nics)
+    await agent.sync()
+    network = (await rows(scene, select(run.c.network)))[0].network
+    assert network["estimate"]["basis"] == "7 × 400 Gb/s rails, × 0.92"
+    (told,) = await rows(scene, select(event.c.message).where(event.c.kind == "network"))
+    assert told.message.endswith("~322 GB/s all-reduce after ~368: node001 mlx5_3:1 is down")
 
 
 async def test_gangs_without_rails_are_left_alone(scene: GangScene) -> None:
