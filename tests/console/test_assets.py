@@ -6,6 +6,7 @@ from urllib.parse import urljoin
 
 import httpx
 import pytest
+from console.nowhere import Nowhere
 from support.tenants import workspace
 
 from api.app import create_app
@@ -13,19 +14,9 @@ from api.state import AppState
 from astraeus.ledger import tenancy
 from astraeus.ledger.changes import ChangeHub
 from astraeus.ledger.cipher import Cipher
-from astraeus.ledger.core import Ledger, Tx
-from astraeus.ledger.runs import RunRow
-from astraeus.ledger.tenancy import Workspace
+from astraeus.ledger.core import Ledger
 
 ADDRESS = re.compile(r"""(?:src|href)="([^"]+)"|url\("([^"]+)"\)|"(?:[\w./-]+)":\s*"(/[^"]+)"|from "(\./[^"]+)\"""")
-
-
-class Nowhere:
-    """No Temporal."""
-
-    async def after(self, tx: Tx) -> None: ...
-
-    async def start(self, row: RunRow, workspace: Workspace) -> None: ...
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from console.nowhere import Nowhere
 from support.tenants import CLUSTER
 
 from api.app import create_app
@@ -12,20 +13,10 @@ from api.state import AppState
 from astraeus.ledger import tenancy
 from astraeus.ledger.changes import ChangeHub
 from astraeus.ledger.cipher import Cipher
-from astraeus.ledger.core import Ledger, Tx
-from astraeus.ledger.runs import RunRow
-from astraeus.ledger.tenancy import Workspace
+from astraeus.ledger.core import Ledger
 from astraeus.model.errors import NotAllowed, NotFound, NotSignedIn
 
 RUNS = "/o/acme/w/vision/runs"
-
-
-class Nowhere:
-    """No Temporal."""
-
-    async def after(self, tx: Tx) -> None: ...
-
-    async def start(self, row: RunRow, workspace: Workspace) -> None: ...
 
 
 class House:
