@@ -11,6 +11,7 @@ from api.services import runs
 from astraeus.ledger import tenancy
 from astraeus.ledger.core import Tx
 from astraeus.ledger.tenancy import TemplateRow
+from astraeus.model.change import change
 from astraeus.model.errors import NotFound
 from astraeus.model.faults import BadSpec, Fault, parse_submission
 from astraeus.model.names import canonical, name_fault
@@ -93,7 +94,7 @@ def filled(body: dict[str, Any], order: TemplateRun) -> dict[str, Any]:
     metadata["labels"] = {**metadata.get("labels", {}), **order.labels}
     faults = []
     for path, value in order.set.items():
-        fault = _set(raw, _steps(path), value)
+        fault = change(raw, path, value)
         if fault:
             faults.append(Fault("/set/" + path.replace("~", "~0").replace("/", "~1"), fault))
     if faults:
@@ -102,36 +103,6 @@ def filled(body: dict[str, Any], order: TemplateRun) -> dict[str, Any]:
     if isinstance(metadata, dict):
         metadata["name"] = order.name
     return raw
-
-
-def _steps(path: str) -> list[str]:
-    if path.startswith("/"):
-        return [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
-    return path.split(".")
-
-
-def _set(raw: Any, steps: list[str], value: Any) -> str | None:
-    """Put `value` at `steps`, making objects on the way; what is wrong with the path, or None."""
-    place = raw
-    for i, step in enumerate(steps):
-        last = i == len(steps) - 1
-        if isinstance(place, list):
-            if not (step.isascii() and step.isdigit() and int(step[:9]) < len(place)):
-                return f"has no entry {step!r}; the list has {len(place)}"
-            index = int(step)
-            if last:
-                place[index] = value
-            place = place[index]
-        elif isinstance(place, dict):
-            if last and value is None:
-                place.pop(step, None)
-            elif last:
-                place[step] = value
-            else:
-                place = place.setdefault(step, {})
-        else:
-            return f"goes on after a plain value, at {step!r}; end the path before it"
-    return None
 
 
 def good_name(name: str) -> str:
