@@ -6,9 +6,11 @@ import numpy as np
 
 from astraeus.placement.choose import Found, pick_gpus
 from astraeus.placement.fleet import Floats, Ints
+from astraeus.placement.holdings import Taking
 from astraeus.placement.ladder import MACHINE_LEVEL
 from astraeus.placement.need import Need
-from astraeus.placement.room import Room, Taking, View
+from astraeus.placement.room import Room
+from astraeus.placement.view import View
 
 
 @dataclass(frozen=True, slots=True)

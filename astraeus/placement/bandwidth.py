@@ -6,6 +6,7 @@ NCCL splits a collective evenly over its channels, so the slowest rail of the sl
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from astraeus.model.network import Estimate, Rung
 
@@ -58,6 +59,7 @@ OVERRIDE_NAMES: Mapping[Rung, tuple[str, ...]] = {
 """Names under which a cluster gives its own measurements; the first that is there counts."""
 
 
+@lru_cache(maxsize=1024)
 def model_words(model: str) -> tuple[str, ...]:
     """The words of a GPU model's name, in lower case: 'NVIDIA A100-SXM4-80GB' has the word 'a100'."""
     return tuple(word for word in re.split(r"[^0-9a-z]+", model.lower()) if word)
@@ -122,6 +124,7 @@ def factor_key(rung: Rung, model: str) -> str:
     return f"{OVERRIDE_NAMES[rung][0]}@{model_key(model)}"
 
 
+@lru_cache(maxsize=1024)
 def model_key(model: str) -> str:
     """A GPU model in one word, so that `H100` and `NVIDIA H100 80GB HBM3` are the same."""
     words = model_words(model)

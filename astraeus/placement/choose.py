@@ -6,10 +6,13 @@ import numpy as np
 
 from astraeus.model.network import Rung
 from astraeus.placement.fleet import Ints
+from astraeus.placement.holdings import Taking
 from astraeus.placement.ladder import INFINIBAND, LEVELS, MACHINE_LEVEL, ROCE
 from astraeus.placement.need import Need, Shape
-from astraeus.placement.room import Room, Taking, View
+from astraeus.placement.room import Room
+from astraeus.placement.view import View
 
+NOBODY: frozenset[str] = frozenset()
 SPINES_SEARCHED = 12
 """With this many spine groups or fewer every pair is tried; with more the fullest are added one by one."""
 
@@ -29,19 +32,22 @@ class Found:
         return LEVELS[self.level].rung
 
 
-def find(need: Need, room: Room, avoid: frozenset[str] = frozenset()) -> Found | None:
+def find(need: Need, room: Room, avoid: frozenset[str] = NOBODY) -> Found | None:
     """The room on the tightest rung that a gang can have; machines in `avoid` are used where nothing else fits."""
-    if avoid and (found := _climb(need, room, avoid)):
-        return found
-    return _climb(need, room, frozenset())
+    if room.refuses(need.ladder, need.least_size):
+        return None
+    found = (_climb(need, room, avoid) if avoid else None) or _climb(need, room, NOBODY)
+    if found is None:
+        room.refuse(need.ladder, need.least_size)
+    return found
 
 
 def _climb(need: Need, room: Room, avoid: frozenset[str]) -> Found | None:
     shape, view = None, None
     for level, tried in need.steps:
         if view is None or tried is not shape:
-            shape, view = tried, room.view(tried.kind, avoid)
-        if view.most(level) >= tried.size and (found := _on_level(level, tried, view)):
+            shape, view = tried, room.look(tried.kind, avoid)
+        if view.may_hold(level, tried.size) and (found := _on_level(level, tried, view)):
             return found
     return None
 
@@ -93,10 +99,10 @@ def _fewest_groups(picked: Ints | None, view: View) -> tuple[int, int]:
 
 
 def _in_domain(level: int, domain: int, size: int, view: View) -> Ints | None:
-    key = ("picked", level, domain, size)
-    if key not in view.memo:
-        view.memo[key] = choose_rows(level, size, view, view.rows_in(level, domain))
-    picked: Ints | None = view.memo[key]
+    memo, key = view.memo_of(level, domain), ("picked", size)
+    if key not in memo:
+        memo[key] = choose_rows(level, size, view, view.rows_in(level, domain))
+    picked: Ints | None = memo[key]
     return picked
 
 

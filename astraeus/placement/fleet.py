@@ -134,9 +134,8 @@ class Fleet:
         rows: Ints = order[starts[domain] : starts[domain + 1]]
         return rows
 
-    def hcas(self, machine: int, link: int, rails: tuple[int, ...]) -> tuple[str, ...]:
-        """The ports of a machine on these rails, in their order, as NCCL names them."""
-        pattern = int(self.ports.pattern[machine])
+    def hcas(self, pattern: int, link: int, rails: tuple[int, ...]) -> tuple[str, ...]:
+        """The ports of a machine with this pattern of ports that are on these rails, in order, as NCCL names them."""
         key = ("hcas", pattern, link, rails)
         if key not in self.memo:
             wanted = {self.rails[rail] for rail in rails}

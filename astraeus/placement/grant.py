@@ -8,8 +8,8 @@ from astraeus.model.network import Estimate, NetworkPlace, Rung
 from astraeus.placement.bandwidth import nvlink_estimate, rails_estimate, rails_worth_using
 from astraeus.placement.choose import Found
 from astraeus.placement.fleet import Fleet, Ints
+from astraeus.placement.holdings import Taking
 from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, ROCE
-from astraeus.placement.room import Taking
 from astraeus.placement.types import Ask, Grant, Member
 
 Rails = tuple[int | None, tuple[int, ...]]
@@ -20,9 +20,12 @@ def grant_of(ask: Ask, found: Found, taking: Taking, fleet: Fleet, factors: Mapp
     """The grant of a gang on the room that was found for it."""
     link, rails = used = _rails(found, fleet)
     cpu, memory, machines = found.shape.worker.cpu, int(found.shape.worker.memory), fleet.machines
+    patterns = fleet.ports.pattern[taking.rows].tolist()
+    hcas = {pattern: () if link is None else fleet.hcas(pattern, link, rails) for pattern in set(patterns)}
+    places = zip(taking.rows.tolist(), taking.masks.tolist(), patterns, strict=True)
     members = tuple(
-        Member(rank, machines[row].name, mask, cpu, memory, () if link is None else fleet.hcas(row, link, rails))
-        for rank, (row, mask) in enumerate(zip(taking.rows.tolist(), taking.masks.tolist(), strict=True))
+        Member(rank, machines[row].name, mask, cpu, memory, hcas[pattern])
+        for rank, (row, mask, pattern) in enumerate(places)
     )
     return Grant(ask.claim, ask.run_uid, ask.attempt, found.rung, place_of(found, fleet, factors, used), members)
 
@@ -47,9 +50,9 @@ def estimate_of(
     gpus = found.shape.worker.gpus
     if gpus * found.shape.size < 2:
         return None
-    models = {fleet.machines[row].gpu_model for row in found.rows.tolist()}
-    alike = len(models) == 1
-    model = models.pop() if alike else ""
+    models = fleet.model[found.rows]
+    alike = bool((models == models[0]).all())
+    model = fleet.models[models[0]] if alike else ""
     if found.rung in (Rung.MACHINE, Rung.NVLINK):
         return nvlink_estimate(found.rung, model, words, factors) if alike else None
     if found.rung is Rung.LEAF:
@@ -59,7 +62,12 @@ def estimate_of(
     link, rails = used or _rails(found, fleet)
     if link is None:
         return None
-    return rails_estimate(found.rung, _slowest(found.rows, link, rails, fleet), words, factors, model)
+    slowest = _slowest(found.rows, link, rails, fleet)
+    key = ("estimate", found.rung, slowest, words, model, *factors.items())
+    if key not in fleet.memo:
+        fleet.memo[key] = rails_estimate(found.rung, slowest, words, factors, model)
+    estimate: Estimate | None = fleet.memo[key]
+    return estimate
 
 
 def _rails(found: Found, fleet: Fleet) -> Rails:
@@ -69,8 +77,10 @@ def _rails(found: Found, fleet: Fleet) -> Rails:
         common = int(np.bitwise_and.reduce(masks))
         rails = tuple(rail for rail in range(len(fleet.rails)) if common >> rail & 1)
         if rails:
-            keep = rails_worth_using(_slowest(found.rows, link, rails, fleet))
-            return link, tuple(rails[i] for i in keep)
+            slowest = _slowest(found.rows, link, rails, fleet)
+            if min(slowest) < max(slowest):
+                rails = tuple(rails[i] for i in rails_worth_using(slowest))
+            return link, rails
     return None, ()
 
 
@@ -91,9 +101,9 @@ def _links(found: Found, fleet: Fleet) -> tuple[int, ...]:
     return tuple(links)
 
 
-def _slowest(rows: Ints, link: int, rails: tuple[int, ...], fleet: Fleet) -> list[float]:
-    rates: list[float] = fleet.rates(link, rows).min(axis=0)[list(rails)].tolist()
-    return rates
+def _slowest(rows: Ints, link: int, rails: tuple[int, ...], fleet: Fleet) -> tuple[float, ...]:
+    slowest = fleet.rates(link, rows).min(axis=0).tolist()
+    return tuple(slowest[rail] for rail in rails)
 
 
 def _ethernet(found: Found, fleet: Fleet) -> list[float]:

@@ -9,10 +9,21 @@ from typing import NamedTuple
 import numpy as np
 
 from astraeus.placement.fleet import Bools, Fleet
-from astraeus.placement.room import Holdings, Room, Taking, joined
+from astraeus.placement.holdings import Holdings, Taking, joined
+from astraeus.placement.memory import Memory
+from astraeus.placement.room import Room
+from astraeus.placement.types import Ask
 
 NOW, SOON = "now", "soon"
-Depth = str | int
+
+
+class Unpromised(NamedTuple):
+    """What is free or stopping, and what is kept for claims under this priority."""
+
+    priority: int
+
+
+Depth = str | int | Unpromised
 """NOW: free. SOON: free or stopping. A number: also what evictable runs of at most that priority hold."""
 
 
@@ -27,20 +38,25 @@ class Layer(NamedTuple):
 class Kept:
     """Room kept under a claim's name, and what that took from each layer."""
 
+    ask: Ask
     taking: Taking
     owner: str
     taken: list[tuple[Room, Taking]] = field(default_factory=list)
+
+    def is_in(self, layer: Layer) -> bool:
+        """Whether a layer leaves this room out."""
+        return not isinstance(layer.depth, Unpromised) or self.ask.priority >= layer.depth.priority
 
 
 class Layers:
     """All rooms of a pass, made when first looked at."""
 
-    def __init__(self, fleet: Fleet, holdings: Holdings) -> None:
+    def __init__(self, fleet: Fleet, holdings: Holdings, memory: Memory) -> None:
         self.fleet = fleet
         self.holdings = holdings
+        self.memory = memory
         self.stopping: Bools = holdings.stopping.copy()
-        self._start = Room(fleet)
-        self._start.hold(holdings)
+        self._start = memory.begin(holdings)
         self._rooms: dict[Layer, Room] = {}
         self._taken: list[tuple[Taking, str]] = []
         self._kept: dict[int, Kept] = {}
@@ -61,18 +77,27 @@ class Layers:
     def take(self, taking: Taking, owner: str) -> None:
         """Give room away for the rest of the pass."""
         self._taken.append((taking, owner))
+        self._step("take", owner, taking)
         for room in self._rooms.values():
             room.take(taking, owner)
 
-    def keep(self, claim: int, taking: Taking, owner: str) -> None:
+    def keep(self, ask: Ask, taking: Taking, owner: str) -> None:
         """Keep room for a waiting claim; `drop` undoes it."""
-        self._kept[claim] = kept = Kept(taking, owner)
-        kept.taken = [(room, room.take(taking, owner)) for room in self._rooms.values()]
+        self._kept[ask.claim] = kept = Kept(ask, taking, owner)
+        self._step(ask.claim, owner, taking)
+        for layer, room in self._rooms.items():
+            if kept.is_in(layer):
+                kept.taken.append((room, room.take(taking, owner)))
+            else:
+                room.given.append(taking.rows)
 
     def drop(self, claim: int) -> None:
         """Free the room kept for a claim, if there is any."""
         kept = self._kept.pop(claim, None)
-        for room, taken in kept.taken if kept else ():
+        if kept is None:
+            return
+        self.memory.states.step("drop", claim)
+        for room, taken in kept.taken:
             room.give_back(taken)
 
     def protect(self, taking: Taking, owner: str) -> None:
@@ -85,35 +110,46 @@ class Layers:
             others[kept.taking.rows] |= kept.taking.masks
         masks = taking.masks & ~others[taking.rows]
         mine = (masks != 0) | (taking.masks == 0)
-        self._first = Taking(taking.rows[mine], masks[mine], taking.cpu[mine], taking.memory[mine]), owner
+        first = Taking(taking.rows[mine], masks[mine], taking.cpu[mine], taking.memory[mine])
+        self._first = first, owner
+        self._step("protect", owner, first)
 
     def stop(self, victims: Bools) -> None:
         """Count some holdings as stopping from here on."""
         fresh = victims & ~self.stopping
         self.stopping |= victims
+        self.memory.states.step("stop", victims.tobytes())
         for layer, room in self._rooms.items():
-            if layer.depth == SOON:
+            if layer.depth == SOON or isinstance(layer.depth, Unpromised):
                 room.give_back(self.holdings.taking(fresh))
             elif isinstance(layer.depth, int):
                 room.give_back(self.holdings.taking(fresh & ~self.holdings.evictable(layer.depth)))
 
+    def _step(self, what: str | int, owner: str, taking: Taking) -> None:
+        arrays = (taking.rows, taking.masks, taking.cpu, taking.memory)
+        self.memory.states.step(what, owner, *(array.tobytes() for array in arrays))
+
     def _make(self, layer: Layer) -> Room:
         room = self._start.copy()
-        given = np.zeros(self.stopping.size, np.bool_)
+        given: Bools = np.zeros(self.stopping.size, np.bool_)
         if layer.depth != NOW:
             given = self.stopping.copy()
         if isinstance(layer.depth, int):
-            given |= self.holdings.evictable(layer.depth)
+            given = given | self.holdings.evictable(layer.depth)
         room.give_back(self.holdings.taking(given))
         if layer.depth == NOW:
             for taking, owner in self._taken:
                 room.take(taking, owner)
         elif self._taken:
             room.take(joined([taking for taking, _ in self._taken]), "")
-        for kept in self._kept.values():
-            kept.taken.append((room, room.take(kept.taking, kept.owner)))
+        taken = [(kept, room.take(kept.taking, kept.owner)) for kept in self._kept.values() if kept.is_in(layer)]
         if layer.protected and self._first is not None:
             room.take(*self._first)
-        if layer.depth != NOW:
-            room.basis = self.room(NOW, layer.protected)
+            room.given.append(self._first[0].rows)
+        if layer.depth != NOW or layer.protected:
+            room.given += [kept.taking.rows for kept in self._kept.values() if not kept.is_in(layer)]
+            room.basis = self.room(NOW, layer.protected and layer.depth != NOW)
+        room = self.memory.recall(layer, room)
+        for kept, part in taken:
+            kept.taken.append((room, part))
         return room

@@ -1,6 +1,7 @@
 """What a claim needs: the shapes its gang may take and the levels it may stand on."""
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from astraeus.model.spec import AnyMachine, NamedMachines, Resources
 from astraeus.placement.fleet import Fleet
 from astraeus.placement.kinds import Kind, Worker, kind_of
-from astraeus.placement.ladder import MACHINE_LEVEL, levels_for
+from astraeus.placement.ladder import LEVELS, MACHINE_LEVEL, levels_for
 
 NEEDS_KEPT = 50_000
 
@@ -31,7 +32,9 @@ class Need:
     """The shapes a run may take, fewest machines first, and the levels it may stand on, tightest first.
 
     `least` is the fewest GPUs per machine of a free shape, None where the shape is fixed. `steps` are the levels
-    with the shapes that can stand on each, in the order in which they are tried.
+    with the shapes that can stand on each, in the order in which they are tried. `ideal` is the tightest of them that
+    could ever be had here, None where none could. Where a gang does not fit, no gang of the same `ladder` fits that
+    needs at least as many machines (`least_size`).
     """
 
     resources: Resources
@@ -41,6 +44,23 @@ class Need:
     steps: tuple[tuple[int, Shape], ...]
     widest: Shape
     """The shape with most machines that the fleet could ever hold; what a waiting claim is told about."""
+    ideal: tuple[int, Shape] | None
+    ladder: Hashable
+    least_size: int
+    memo: dict[str, "Need"] = field(default_factory=dict, compare=False)
+
+    def tight(self) -> "Need":
+        """The same need on levels of its ideal rung and tighter only."""
+        if self.ideal is None:
+            return self
+        if "tight" not in self.memo:
+            rung = LEVELS[self.ideal[0]].rung
+            levels = tuple(level for level in self.levels if LEVELS[level].rung <= rung)
+            ladder, least_size = _ladder(levels, self.shapes)
+            self.memo["tight"] = replace(
+                self, levels=levels, steps=steps_on(levels, self.shapes), ladder=ladder, least_size=least_size, memo={}
+            )
+        return self.memo["tight"]
 
 
 def need_of(resources: Resources, fleet: Fleet) -> Need:
@@ -64,9 +84,27 @@ def _need(resources: Resources, fleet: Fleet) -> Need:
     shapes = tuple(Shape(size, worker, kind_of(worker, fleet)) for size, worker in workers)
     levels = levels_for(resources.network.interconnect, resources.topology.keep_within)
     steps = steps_on(levels, shapes)
-    possible = [shape for level, shape in steps if shape.kind.most_ever(level) >= shape.wanted(level)]
-    widest = max(possible or [shape for _, shape in steps] or list(shapes), key=lambda shape: shape.size)
-    return Need(resources, shapes, levels, (gpus.min_per_machine or 1) if free else None, steps, widest)
+    possible = [step for step in steps if step[1].kind.most_ever(step[0]) >= step[1].wanted(step[0])]
+    widest = max([shape for _, shape in possible or steps] or list(shapes), key=lambda shape: shape.size)
+    ladder, least_size = _ladder(levels, shapes)
+    return Need(
+        resources=resources,
+        shapes=shapes,
+        levels=levels,
+        least=(gpus.min_per_machine or 1) if free else None,
+        steps=steps,
+        widest=widest,
+        ideal=possible[0] if possible else None,
+        ladder=ladder,
+        least_size=least_size,
+    )
+
+
+def _ladder(levels: tuple[int, ...], shapes: tuple[Shape, ...]) -> tuple[Hashable, int]:
+    """Several shapes are one case; with one shape, room that is too small for a gang is too small for larger ones."""
+    if len(shapes) > 1:
+        return (levels, *((shape.size, shape.kind) for shape in shapes)), 1
+    return (levels, shapes[0].kind, shapes[0].size == 1), shapes[0].size
 
 
 def steps_on(levels: tuple[int, ...], shapes: tuple[Shape, ...]) -> tuple[tuple[int, Shape], ...]:
@@ -106,8 +144,3 @@ def _worker(resources: Resources, gpus: int) -> Worker:
         named=tuple(sorted(set(selection.machines))) if isinstance(selection, NamedMachines) else None,
         labels=tuple(sorted(selection.match_labels.items())) if isinstance(selection, AnyMachine) else (),
     )
-
-
-def ideal_step(need: Need) -> tuple[int, Shape] | None:
-    """The tightest level that any shape could ever have here, None when none could."""
-    return next((step for step in need.steps if step[1].kind.most_ever(step[0]) >= step[1].wanted(step[0])), None)

@@ -1,304 +1,35 @@
-"""One scheduling pass: a snapshot in, a plan out. Nothing here reads a clock, a file or a database."""
+"""The scheduler's decisions: a snapshot in, a plan out. Nothing here reads a clock, a file or a database."""
 
-from collections import defaultdict
-from dataclasses import dataclass, field, replace
+import threading
 
-import numpy as np
+from astraeus.placement.memory import Memory
+from astraeus.placement.passing import Pass, in_order
+from astraeus.placement.types import Plan, Snapshot
 
-from astraeus.model import words
-from astraeus.placement.backfill import gather, keeping
-from astraeus.placement.building import fleet_of
-from astraeus.placement.choose import Found, find, taking_of
-from astraeus.placement.fleet import Ints
-from astraeus.placement.grant import grant_of, place_of
-from astraeus.placement.kinds import SLACK, Kind
-from astraeus.placement.ladder import LEVELS
-from astraeus.placement.layers import NOW, SOON, Layers
-from astraeus.placement.need import Need, ideal_step, need_of, steps_on
-from astraeus.placement.preempt import Victims, find_victims
-from astraeus.placement.reasons import reason_of
-from astraeus.placement.room import Taking, holdings_of
-from astraeus.placement.types import Ask, Eviction, Grant, Plan, Reserved, Snapshot, Wait
-from astraeus.placement.wanted import free_at, wanted_place
+__all__ = ["Planner", "in_order", "plan"]
 
 
 def plan(snapshot: Snapshot, now: float) -> Plan:
     """Decide who is placed where, who must make room, and say for all others why they wait."""
-    return _Pass(snapshot, now).run()
+    return Pass(snapshot, now, Memory()).run()
 
 
-def in_order(asks: tuple[Ask, ...]) -> list[Ask]:
-    """Claims in the order of the queue: priority, then when the run was submitted, then id."""
-    return sorted(asks, key=lambda ask: (-ask.priority, ask.submitted_at, ask.claim))
+class Planner:
+    """Passes one after another over the same cluster: each answers as `plan` would, and works only on what changed.
 
+    What did not change is known by the identity of the snapshot's parts, as `SnapshotKeeper` hands them over.
+    """
 
-@dataclass(slots=True)
-class _Waiting:
-    """A claim that this pass does not place; `said` is its reason where that is already known."""
+    def __init__(self) -> None:
+        self._memory = Memory()
+        self._turn = threading.Lock()
 
-    ask: Ask
-    need: Need
-    protected: bool
-    patient: bool = False
-    said: str | None = None
-    more: tuple[str, ...] = ()
-
-
-@dataclass
-class _Pass:
-    snapshot: Snapshot
-    now: float
-    grants: list[Grant] = field(default_factory=list)
-    waiting: list[_Waiting] = field(default_factory=list)
-    evictions: list[Eviction] = field(default_factory=list)
-    reserved: list[Reserved] = field(default_factory=list)
-    deadlines: list[float] = field(default_factory=list)
-    kept: dict[int, tuple[Ask, Taking]] = field(default_factory=dict)
-    shadow: float | None = None
-
-    def __post_init__(self) -> None:
-        self.fleet = fleet_of(self.snapshot.machines)
-        self.holdings = holdings_of(self.snapshot.holdings, self.fleet)
-        self.layers = Layers(self.fleet, self.holdings)
-        self.ends = free_at(self.holdings, self.fleet.size, self.now)
-        self.victims = Victims(self.holdings)
-        self.asks = in_order(self.snapshot.asks)
-        self.own: dict[int, list[Reserved]] = defaultdict(list)
-        for row in self.snapshot.reserved:
-            if row.machine in self.fleet.index:
-                self.own[row.claim].append(row)
-
-    def run(self) -> Plan:
-        self._keep_what_was_promised()
-        for ask in self.asks:
-            self._decide(ask)
-        for waiting in self.waiting:
-            if waiting.patient:
-                self._look_again(waiting)
-        waits = tuple(self._wait(waiting, i + 1) for i, waiting in enumerate(self.waiting))
-        return Plan(
-            tuple(self.grants),
-            waits,
-            tuple(self.evictions),
-            tuple(self.reserved),
-            min(self.deadlines, default=None),
-        )
-
-    def _keep_what_was_promised(self) -> None:
-        """Rooms reserved by earlier passes that are free or becoming so stay with their claims."""
-        if not self.own:
-            return
-        for ask in self.asks:
-            taking = self._promised(ask) if ask.claim in self.own else None
-            if taking is not None:
-                self._keep(ask, taking)
-
-    def _promised(self, ask: Ask) -> Taking | None:
-        rows = np.array([self.fleet.index[row.machine] for row in self.own[ask.claim]], np.int64)
-        masks = np.array([row.gpu_mask for row in self.own[ask.claim]], np.int64)
-        order = np.argsort(rows)
-        rows, masks = rows[order], masks[order]
-        for shape in need_of(ask.resources, self.fleet).shapes:
-            if shape.size == rows.size and self._still_there(shape.kind, rows, masks):
-                size = rows.size
-                return Taking(rows, masks, np.full(size, shape.worker.cpu), np.full(size, shape.worker.memory))
-        return None
-
-    def _still_there(self, kind: Kind, rows: Ints, masks: Ints) -> bool:
-        soon = self.layers.room(SOON)
-        return bool(
-            (np.bitwise_count(masks) == kind.gpus).all()
-            and kind.usable[rows].all()
-            and ((masks & ~soon.free[rows]) == 0).all()
-            and (soon.cpu[rows] + SLACK >= kind.cpu).all()
-            and (soon.memory[rows] + SLACK >= kind.memory).all()
-        )
-
-    def _keep(self, ask: Ask, taking: Taking) -> None:
-        self.kept[ask.claim] = ask, taking
-        self.layers.keep(ask.claim, taking, f"kept for {ask.run_name}")
-        self._busy_until(taking, np.inf)
-
-    def _drop(self, claim: int) -> Taking | None:
-        self.layers.drop(claim)
-        kept = self.kept.pop(claim, None)
-        return None if kept is None else kept[1]
-
-    def _decide(self, ask: Ask) -> None:
-        need = need_of(ask.resources, self.fleet)
-        promised = self._drop(ask.claim)
-        protected = self.shadow is not None and not self._ends_in_time(ask)
-        waiting = _Waiting(ask, need, protected)
-        if self._place(waiting, may_displace=promised is None):
-            return
-        self.waiting.append(waiting)
-        if self.now < ask.patience_until:
-            self.deadlines.append(ask.patience_until)
-        if not waiting.patient:
-            self._make_room(waiting, promised)
-
-    def _make_room(self, waiting: _Waiting, promised: Taking | None) -> None:
-        if promised is not None:
-            self._reserve(waiting, promised)
-        elif not self._await_stopping(waiting) and not self._preempt(waiting):
-            self._gather(waiting)
-
-    def _look_again(self, waiting: _Waiting) -> None:
-        """A patient claim holds nothing: what it could have now may have gone to others since."""
-        found = find(waiting.need, self.layers.room(NOW, waiting.protected), waiting.ask.avoid)
-        better = None if found is None else self._better(waiting.need, found)
-        if found is None or better is None:
-            self._make_room(waiting, None)
-        else:
-            waiting.said = self._patient(waiting, found, better)
-
-    def _ends_in_time(self, ask: Ask) -> bool:
-        limit = ask.time_limit_seconds
-        return self.shadow is not None and limit is not None and self.now + limit <= self.shadow
-
-    def _place(self, waiting: _Waiting, may_displace: bool) -> bool:
-        """Grant what fits now, unless patience says to wait for a tighter rung."""
-        ask, need = waiting.ask, waiting.need
-        found = find(need, self.layers.room(NOW, waiting.protected), ask.avoid)
-        if found is None and may_displace and (outranked := self._outranked(ask)):
-            found = self._displace(waiting, outranked)
-        if found is None:
-            return False
-        if self.now < ask.patience_until and self._better(need, found) is not None:
-            waiting.patient = True
-            return False
-        self._grant(ask, found, waiting.protected)
-        return True
-
-    def _better(self, need: Need, found: Found) -> int | None:
-        ideal = ideal_step(need)
-        return ideal[0] if ideal is not None and LEVELS[ideal[0]].rung < found.rung else None
-
-    def _grant(self, ask: Ask, found: Found, protected: bool) -> None:
-        taking = taking_of(found, self.layers.room(NOW, protected).view(found.shape.kind))
-        self.layers.take(taking, f"in use by {ask.run_name}")
-        limit = ask.time_limit_seconds
-        self._busy_until(taking, np.inf if limit is None else self.now + limit)
-        self.grants.append(grant_of(ask, found, taking, self.fleet, self.snapshot.factors))
-
-    def _busy_until(self, taking: Taking, at: float) -> None:
-        self.ends[taking.rows] = np.maximum(self.ends[taking.rows], at)
-
-    def _outranked(self, ask: Ask) -> list[Ask]:
-        """Claims of lower priority for which room is kept."""
-        return [other for other, _ in self.kept.values() if other.priority < ask.priority]
-
-    def _displace(self, waiting: _Waiting, outranked: list[Ask]) -> Found | None:
-        """Rather than stop more runs, take room that is kept for lower claims; what is left of it stays theirs."""
-        promises = [(other, self._drop(other.claim)) for other in outranked]
-        found = find(waiting.need, self.layers.room(NOW, waiting.protected), waiting.ask.avoid)
-        soon = None if found else find(waiting.need, self.layers.room(SOON, waiting.protected), waiting.ask.avoid)
-        held = found or soon
-        if held is not None:
-            view = self.layers.room(SOON, waiting.protected).view(held.shape.kind)
-            self.layers.keep(waiting.ask.claim, taking_of(held, view, self.layers.room(NOW).free), "")
-        for other, taking in promises:
-            if taking is not None and self._still_free(taking):
-                self._keep(other, taking)
-        self.layers.drop(waiting.ask.claim)
-        return found
-
-    def _still_free(self, taking: Taking) -> bool:
-        return bool(((taking.masks & ~self.layers.room(SOON).free[taking.rows]) == 0).all())
-
-    def _await_stopping(self, waiting: _Waiting) -> bool:
-        """Keep room that is becoming free by itself, so that nobody else is given it and nobody more is stopped."""
-        if not self.layers.looks_ahead:
-            return False
-        found = find(self._patient_need(waiting), self.layers.room(SOON, waiting.protected), waiting.ask.avoid)
-        if found is None:
-            return False
-        self._reserve(waiting, self._soon_taking(found, waiting.protected))
-        return True
-
-    def _patient_need(self, waiting: _Waiting) -> Need:
-        """While patience lasts, only its ideal rung is worth a reservation or somebody else's end."""
-        need = waiting.need
-        ideal = ideal_step(need) if self.now < waiting.ask.patience_until else None
-        if ideal is None:
-            return need
-        rung = LEVELS[ideal[0]].rung
-        levels = tuple(level for level in need.levels if LEVELS[level].rung <= rung)
-        return replace(need, levels=levels, steps=steps_on(levels, need.shapes))
-
-    def _soon_taking(self, found: Found, protected: bool) -> Taking:
-        view = self.layers.room(SOON, protected).view(found.shape.kind)
-        return taking_of(found, view, self.layers.room(NOW, protected).free)
-
-    def _preempt(self, waiting: _Waiting) -> bool:
-        answer = find_victims(
-            self._patient_need(waiting),
-            waiting.ask.priority,
-            self.victims,
-            self.layers,
-            waiting.ask.avoid,
-            waiting.protected,
-        )
-        if answer is None:
-            return False
-        chosen, found = answer
-        seen = set()
-        for place in np.flatnonzero(chosen):
-            victim = self.holdings.all[int(place)]
-            if victim.claim not in seen:
-                seen.add(victim.claim)
-                ask = waiting.ask
-                self.evictions.append(Eviction(victim.claim, victim.run_uid, victim.attempt, ask.claim, ask.run_name))
-        self.layers.stop(chosen)
-        self._reserve(waiting, self._soon_taking(found, waiting.protected))
-        return True
-
-    def _reserve(self, waiting: _Waiting, taking: Taking) -> None:
-        self._keep(waiting.ask, taking)
-        self._write_down(waiting.ask, taking)
-        waiting.said = f"Waiting for {self._leaving(taking)} to make room"
-
-    def _write_down(self, ask: Ask, taking: Taking) -> None:
-        for row, mask in zip(taking.rows.tolist(), taking.masks.tolist(), strict=True):
-            self.reserved.append(Reserved(ask.claim, self.fleet.machines[row].name, mask))
-
-    def _leaving(self, taking: Taking) -> str:
-        """The runs that must still leave the room kept."""
-        there = self.layers.stopping & np.isin(self.holdings.rows, taking.rows)
-        return ", ".join(sorted({self.holdings.all[int(i)].run_name for i in np.flatnonzero(there)}))
-
-    def _gather(self, waiting: _Waiting) -> None:
-        """The first claim that does not fit has machines gathered for it; what cannot run at all is passed over."""
-        if self.shadow is not None:
-            return
-        own = np.array([self.fleet.index[row.machine] for row in self.own.get(waiting.ask.claim, [])], np.int64)
-        gathering = gather(waiting.need, self.layers.room(NOW), self.ends, own, self.now)
-        if gathering is None:
-            return
-        self.shadow = gathering.at
-        taking = keeping(gathering.found, self.layers.room(NOW))
-        self._write_down(waiting.ask, taking)
-        self.layers.protect(taking, f"kept for {waiting.ask.run_name}")
-        if np.isfinite(self.shadow):
-            waiting.more = (f"time limits free its room in {words.minutes_left(self.shadow - self.now)} at the latest",)
-
-    def _patient(self, waiting: _Waiting, found: Found, level: int) -> str:
-        room, factors = self.layers.room(NOW, waiting.protected), self.snapshot.factors
-        wanted, wanted_gbps = wanted_place(waiting.need, level, room, self.ends, factors)
-        place = place_of(found, self.fleet, factors)
-        key = self.fleet.domains[found.level].keys[found.domain]
-        return words.waiting_for_tighter(
-            waiting.ask.patience_until - self.now,
-            wanted,
-            wanted_gbps,
-            LEVELS[found.level].now.format(*key),
-            None if place.estimate is None else place.estimate.busbw_gbps,
-        )
-
-    def _wait(self, waiting: _Waiting, position: int) -> Wait:
-        ask = waiting.ask
-        if waiting.said is not None:
-            return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position)
-        view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
-        reason, blockers = reason_of(waiting.need, view, self.snapshot.cluster)
-        return Wait(ask.claim, ask.run_uid, reason, blockers + waiting.more, position)
+    def plan(self, snapshot: Snapshot, now: float) -> Plan:
+        """The same as `plan(snapshot, now)`."""
+        with self._turn:
+            memory, self._memory = self._memory, Memory()
+            one = Pass(snapshot, now, memory)
+            decided = one.run()
+            # A pass that fails leaves nothing behind.
+            self._memory = one.memory
+            return decided

@@ -8,10 +8,11 @@ import numpy as np
 
 from astraeus.placement.choose import Found, find
 from astraeus.placement.fleet import Bools, Floats, Ints
+from astraeus.placement.holdings import Holdings
 from astraeus.placement.kinds import SLACK
 from astraeus.placement.layers import SOON, Layers
 from astraeus.placement.need import Need, Shape
-from astraeus.placement.room import Holdings, Room
+from astraeus.placement.room import Room
 
 DOMAINS_TRIED = 8
 """How many domains of a level are searched for a set of several victims, the most promising first."""
@@ -51,6 +52,14 @@ class Victims:
         return len(chosen), priorities, -float(self.started[chosen].sum())
 
 
+def victims_of(holdings: Holdings) -> Victims:
+    """The runs of these holdings, kept with them."""
+    if "victims" not in holdings.memo:
+        holdings.memo["victims"] = Victims(holdings)
+    victims: Victims = holdings.memo["victims"]
+    return victims
+
+
 @dataclass(frozen=True)
 class Search:
     """One look for victims of at most one priority, in the rooms of a pass."""
@@ -77,10 +86,13 @@ class Search:
 
 
 def find_victims(
-    need: Need, priority: int, victims: Victims, layers: Layers, avoid: frozenset[str], protected: bool
+    need: Need, priority: int, layers: Layers, avoid: frozenset[str], protected: bool
 ) -> tuple[Bools, Found] | None:
     """The holdings to be freed for a gang of this priority and the room it then has, or None where that cannot help."""
-    thresholds = victims.holdings.victim_priorities(priority)
+    thresholds = layers.holdings.victim_priorities(priority)
+    if not thresholds:
+        return None
+    victims = victims_of(layers.holdings)
     searches = [Search(victims, layers, threshold, protected) for threshold in thresholds]
     search = _lowest(need, searches)
     if search is None:
@@ -104,7 +116,7 @@ def _lowest(need: Need, searches: list[Search]) -> Search | None:
 
 
 def _feasible(need: Need, search: Search) -> bool:
-    return any(search.beyond.view(shape.kind).most(level) >= shape.size for level, shape in need.steps)
+    return any(search.beyond.look(shape.kind).may_hold(level, shape.size) for level, shape in need.steps)
 
 
 def _without(chosen: list[int], search: Search) -> Room:

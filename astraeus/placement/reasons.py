@@ -1,12 +1,13 @@
 """Why a claim waits: every blocker with its true count, in the sentence users read."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
 from astraeus.model.network import Rung
-from astraeus.placement.fleet import Fleet, Ints
+from astraeus.placement.fleet import Bools, Fleet, Ints
 from astraeus.placement.kinds import (
     BROKEN,
     BUSY,
@@ -28,7 +29,8 @@ from astraeus.placement.kinds import (
 )
 from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, MACHINE_LEVEL, ROCE
 from astraeus.placement.need import Need
-from astraeus.placement.room import View
+from astraeus.placement.room import Room
+from astraeus.placement.view import View
 
 HOLDERS_NAMED = 3
 GIB = 1024**3
@@ -42,14 +44,38 @@ INTERCONNECT_WORDS = {
 LINK_WORDS = {INFINIBAND: "InfiniBand", ROCE: "RoCE", ETHERNET: "Ethernet ports"}
 
 
-def reason_of(need: Need, view: View, cluster: str) -> tuple[str, tuple[str, ...]]:
-    """The sentence for a gang that fits nowhere, and the blockers behind it. The view is of its widest shape."""
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The sentence for a gang that fits nowhere and all blockers; `of` is what they were made from."""
+
+    text: str
+    blockers: tuple[str, ...]
+    of: tuple[int, int | None, "Standing"] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """How many machines of a domain fit, and what stands against each of the others."""
+
+    has: int
+    blockers: tuple[str, ...]
+
+
+def reason_of(need: Need, view: View, cluster: str, last: Reason | None = None) -> Reason:
+    """Why a gang fits nowhere. The view is of its widest shape; `last` is what was said of the same need before."""
     if not need.steps:
         words = _impossible(need)
-        return words, (words,)
+        return Reason(words, (words,))
     level, domain = _nearest(need, view)
-    shape = need.widest
-    has, blockers = _blockers(level, domain, view, shape.worker)
+    standing = _blockers(level, domain, view, need.widest.worker)
+    if last is not None and last.of is not None and last.of[2] is standing and last.of[:2] == (level, domain):
+        return last
+    return _reason(need, view, cluster, (level, domain, standing))
+
+
+def _reason(need: Need, view: View, cluster: str, of: tuple[int, int | None, Standing]) -> Reason:
+    level, domain, standing = of
+    shape, has, blockers = need.widest, standing.has, standing.blockers
     if has >= shape.size > 1 and LEVELS[level].link in (INFINIBAND, ROCE):
         blockers = (*blockers, f"no {shape.size} of them have a rail in common")
     where = LEVELS[level].needs if shape.size > 1 else ""
@@ -59,7 +85,8 @@ def reason_of(need: Need, view: View, cluster: str) -> tuple[str, tuple[str, ...
     detail = f" ({', '.join(blockers)})" if blockers else ""
     unit = "" if need.least is None else f" machine{_s(has)} with {shape.worker.gpus} free"
     subject = needs_words(need, where)
-    return f"Needs {subject}; {name} has {has}{unit}{detail}", blockers + _extra(need, level, subject, cluster)
+    text = f"Needs {subject}; {name} has {has}{unit}{detail}"
+    return Reason(text, blockers + _extra(need, level, subject, cluster), of)
 
 
 def needs_words(need: Need, where: str) -> str:
@@ -90,9 +117,9 @@ def _nearest(need: Need, view: View) -> tuple[int, int | None]:
     if size == 1:
         return MACHINE_LEVEL, None
     key = ("nearest", need.levels, size)
-    if key not in view.memo:
-        view.memo[key] = _nearest_anew(need, size, view)
-    nearest: tuple[int, int | None] = view.memo[key]
+    if key not in view.nearest:
+        view.nearest[key] = _nearest_anew(need, size, view)
+    nearest: tuple[int, int | None] = view.nearest[key]
     return nearest
 
 
@@ -102,20 +129,21 @@ def _nearest_anew(need: Need, size: int, view: View) -> tuple[int, int | None]:
         for level in levels:
             if view.kind.most_ever(level) >= least:
                 counts, most = view.counts(level), view.kind.capacity(level)
-                order = np.lexsort((np.arange(counts.size), -most, -counts, most < size))
-                return level, int(order[0])
+                wide = int(most.max()) + 1
+                return level, int(np.argmax(((most >= size) * wide + counts) * wide + most))
     return levels[0], None
 
 
-def _blockers(level: int, domain: int | None, view: View, worker: Worker) -> tuple[int, tuple[str, ...]]:
-    """How many machines of a domain fit, and what stands against each of the others."""
-    key = ("blockers", level, domain, worker.min_gbps, worker.interconnect, worker.named, worker.labels)
-    if key not in view.memo:
+def _blockers(level: int, domain: int | None, view: View, worker: Worker) -> Standing:
+    memo = view.memo_of(level, domain)
+    key = ("blockers", worker.min_gbps, worker.interconnect, worker.named, worker.labels)
+    if key not in memo:
         able, before, after = _standing(level, domain, view.kind, worker)
         fit = view.fit[able]
-        view.memo[key] = int(np.count_nonzero(fit)), (*before, *_taken(able[~fit], view, worker), *after)
-    blockers: tuple[int, tuple[str, ...]] = view.memo[key]
-    return blockers
+        told = (*before, *_taken(able, fit, view, worker), *after)
+        memo[key] = Standing(int(np.count_nonzero(fit)), told)
+    standing: Standing = memo[key]
+    return standing
 
 
 def _standing(
@@ -141,19 +169,19 @@ def _standing(
     return able, before, after
 
 
-def _taken(rows: Ints, view: View, worker: Worker) -> list[str]:
+def _taken(able: Ints, fit: Bools, view: View, worker: Worker) -> list[str]:
     """What runs on machines that would serve: who holds their GPUs, or that cores or memory are short."""
     kind, room = view.kind, view.room
-    told = []
+    held, told = ~fit, []
     if kind.cpu or kind.memory:
-        enough = np.bitwise_count(room.free[rows] & kind.allowed[rows]) >= kind.gpus
-        if enough.any():
-            short, rows = rows[enough], rows[~enough]
-            cores = room.cpu[short] + SLACK < kind.cpu
+        short = held & (np.bitwise_count(room.free[able] & kind.allowed[able]) >= kind.gpus)
+        if short.any():
+            held &= ~short
+            cores = room.cpu[able[short]] + SLACK < kind.cpu
             for code, count in ((CPU_BUSY, np.count_nonzero(cores)), (MEMORY_BUSY, np.count_nonzero(~cores))):
                 if count:
                     told.append(f"{count} {_words(code, worker)}")
-    return [*(_holders(rows, view) if rows.size else []), *told]
+    return [*_holders(able, held, room), *told]
 
 
 def _told(code: int, rows: Ints, level: int, fleet: Fleet, worker: Worker) -> list[str]:
@@ -190,22 +218,29 @@ def _words(code: int, worker: Worker) -> str:
     }[code]
 
 
-def _holders(rows: Ints, view: View) -> list[str]:
-    """Who holds the machines: the largest by name, the rest as a number."""
-    room = view.room
+def _holders(able: Ints, held: Bools, room: Room) -> tuple[str, ...]:
+    """Who holds some of these machines: the largest by name, the rest as a number. Kinds of worker agree on it."""
+    key = (id(able), np.packbits(held).tobytes())
+    if key not in room.memo:
+        rows = able[held]
+        room.memo[key] = _holders_anew(rows, room) if rows.size else ()
+    holders: tuple[str, ...] = room.memo[key]
+    return holders
+
+
+def _holders_anew(rows: Ints, room: Room) -> tuple[str, ...]:
     counts = np.bincount(room.owner[rows] + 1, minlength=1)
     numbers = np.flatnonzero(counts)
     shown = HOLDERS_NAMED if numbers.size > HOLDERS_NAMED + 1 else numbers.size
     least = np.partition(counts[numbers], numbers.size - shown)[numbers.size - shown]
     large = numbers[counts[numbers] >= least]
-    large = large[np.lexsort((room.name_order()[large], -counts[large]))][:shown]
-    told = [
-        f"{counts[number]} {room.owners[number - 1] if number else 'with too few GPUs'}" for number in large.tolist()
-    ]
+    large = large[np.lexsort((room.owners.order()[large], -counts[large]))][:shown]
+    names = room.owners.names
+    told = [f"{counts[number]} {names[number - 1] if number else 'with too few GPUs'}" for number in large.tolist()]
     rest = numbers.size - shown
     if rest:
         told.append(f"{rows.size - int(counts[large].sum())} in use by {rest} other run{_s(rest)}")
-    return told
+    return tuple(told)
 
 
 def _port_words(rows: Ints, level: int, worker: Worker, fleet: Fleet) -> list[str]:
@@ -229,7 +264,7 @@ def _port_words(rows: Ints, level: int, worker: Worker, fleet: Fleet) -> list[st
 def _extra(need: Need, level: int, subject: str, cluster: str) -> tuple[str, ...]:
     """What is true beyond the nearest domain: that it could never fit, and machines left out for want of labels."""
     extra = []
-    if not any(shape.kind.most_ever(on) >= shape.wanted(on) for on, shape in need.steps):
+    if need.ideal is None:
         extra.append(f"even idle and in full health {cluster} has no room for {subject}")
     lone = 0 if LEVELS[level].link == ETHERNET or level == MACHINE_LEVEL else _apart(need)
     if lone:

@@ -1,0 +1,172 @@
+"""What is held, as arrays: made anew only for the part of the holdings that changed."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from astraeus.placement.fleet import Bools, Fleet, Floats, Ints
+from astraeus.placement.types import Holding
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Room taken on some machines by one holder; rows are in rank order."""
+
+    rows: Ints
+    masks: Ints
+    cpu: Floats
+    memory: Floats
+
+
+def joined(takings: Sequence[Taking]) -> Taking:
+    """Several takings as one."""
+    return Taking(
+        np.concatenate([taking.rows for taking in takings]),
+        np.concatenate([taking.masks for taking in takings]),
+        np.concatenate([taking.cpu for taking in takings]),
+        np.concatenate([taking.memory for taking in takings]),
+    )
+
+
+def distinct(parts: Sequence[Ints]) -> Ints:
+    """The rows of several lists, each once, in order."""
+    rows: Ints = np.sort(np.concatenate(parts))
+    fresh = np.ones(rows.size, np.bool_)
+    np.not_equal(rows[1:], rows[:-1], out=fresh[1:])
+    return rows[fresh]
+
+
+class Owners:
+    """Numbers for the words that say who holds a machine; a number stays as long as the fleet does."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._order: Ints = np.zeros(1, np.int64)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, fleet: Fleet) -> "Owners":
+        """The owners on a fleet."""
+        owners: Owners = fleet.memo.setdefault("owners", cls())
+        return owners
+
+    def number(self, name: str) -> int:
+        """The number of an owner."""
+        found = self._numbers.get(name)
+        if found is None:
+            with self._lock:
+                found = self._numbers.get(name, len(self.names))
+                if found == len(self.names):
+                    self.names.append(name)
+                    self._numbers[name] = found
+        return found
+
+    def order(self) -> Ints:
+        """The place of every owner's name in their order; index 0 stands for nobody."""
+        order = self._order
+        if order.size != len(self.names) + 1:
+            names = sorted(range(len(self.names)), key=self.names.__getitem__)
+            order = np.zeros(len(names) + 1, np.int64)
+            order[np.array(names, np.int64) + 1] = np.arange(1, len(names) + 1)
+            self._order = order
+        return order
+
+
+class Holdings:
+    """The holdings of a snapshot as arrays, without those on machines it does not know.
+
+    `ends` is infinity where there is no time limit; `owners` are the numbers of their runs.
+    """
+
+    rows: Ints
+    masks: Ints
+    cpu: Floats
+    memory: Floats
+    stopping: Bools
+    priority: Ints
+    started: Floats
+    ends: Floats
+    claims: Ints
+    preemptible: Bools
+    owners: Ints
+
+    def __init__(self, holdings: tuple[Holding, ...], fleet: Fleet, before: "Holdings | None" = None) -> None:
+        self.given = holdings
+        self._whole = _columns(holdings, fleet) if before is None else _mended(holdings, fleet, before)
+        known = self._whole["rows"] >= 0
+        self.all: Sequence[Holding] = holdings
+        columns = self._whole
+        if not known.all():
+            self.all = [holding for holding, there in zip(holdings, known.tolist(), strict=True) if there]
+            columns = {name: column[known] for name, column in columns.items()}
+        self.__dict__.update(columns)
+        self._evictable: dict[int, Bools] = {}
+        self._priorities = np.unique(self.priority[self.preemptible]).tolist()
+        self.memo: dict[Any, Any] = {}
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The arrays by name, with those on unknown machines."""
+        return self._whole
+
+    def evictable(self, priority: int) -> Bools:
+        """The holdings of runs of at most this priority that may be stopped for others."""
+        if priority not in self._evictable:
+            self._evictable[priority] = self.preemptible & (self.priority <= priority)
+        return self._evictable[priority]
+
+    def victim_priorities(self, below: int) -> list[int]:
+        """The priorities under `below` that runs which may be stopped have, lowest first."""
+        return [priority for priority in self._priorities if priority < below]
+
+    def taking(self, chosen: Bools) -> Taking:
+        """The room of some of the holdings."""
+        return Taking(self.rows[chosen], self.masks[chosen], self.cpu[chosen], self.memory[chosen])
+
+
+def holdings_of(holdings: tuple[Holding, ...], fleet: Fleet) -> Holdings:
+    """The holdings as arrays; the last ones are kept with the fleet, and mended where few differ."""
+    kept: Holdings | None = fleet.memo.get("holdings")
+    if kept is None or kept.given is not holdings:
+        kept = fleet.memo["holdings"] = Holdings(holdings, fleet, kept)
+    return kept
+
+
+def _columns(holdings: Sequence[Holding], fleet: Fleet) -> dict[str, Any]:
+    number, index = Owners.of(fleet).number, fleet.index
+    stopping = np.array([h.stopping for h in holdings], np.bool_)
+    return {
+        "rows": np.array([index.get(h.machine, -1) for h in holdings], np.int64),
+        "masks": np.array([h.gpu_mask for h in holdings], np.int64),
+        "cpu": np.array([h.cpu_cores for h in holdings], np.float64),
+        "memory": np.array([h.memory_bytes for h in holdings], np.float64),
+        "stopping": stopping,
+        "priority": np.array([h.priority for h in holdings], np.int64),
+        "started": np.array([h.started_at for h in holdings], np.float64),
+        "ends": np.array([np.inf if h.ends_at is None else h.ends_at for h in holdings], np.float64),
+        "claims": np.array([h.claim for h in holdings], np.int64),
+        "preemptible": np.array([h.preemptible for h in holdings], np.bool_) & ~stopping,
+        "owners": np.array([number(f"in use by {h.run_name}") for h in holdings], np.int64),
+    }
+
+
+def _mended(holdings: tuple[Holding, ...], fleet: Fleet, before: Holdings) -> dict[str, Any]:
+    """The arrays with those parts of the ones before in which the same holdings stand."""
+    first, last = _agree(holdings, before.given)
+    middle = _columns(holdings[first : len(holdings) - last], fleet)
+    old, end = before.columns, len(before.given) - last
+    return {name: np.concatenate((old[name][:first], part, old[name][end:])) for name, part in middle.items()}
+
+
+def _agree(one: tuple[Holding, ...], other: tuple[Holding, ...]) -> tuple[int, int]:
+    """How many holdings are the same at the start, and behind those at the end."""
+    most = min(len(one), len(other))
+    first = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a is not b), most)
+    backwards = islice(zip(reversed(one), reversed(other), strict=False), most - first)
+    last = next((i for i, (a, b) in enumerate(backwards) if a is not b), most - first)
+    return first, last

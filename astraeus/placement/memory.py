@@ -1,0 +1,109 @@
+"""What one pass leaves for the next: rooms as they were at its end, and who waited without changing anything."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from astraeus.placement.fleet import Fleet
+from astraeus.placement.holdings import Holdings
+from astraeus.placement.need import Need
+from astraeus.placement.reasons import Reason
+from astraeus.placement.room import Room
+from astraeus.placement.types import Ask, Snapshot, Wait
+
+ROOMS_MOST = 16
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A claim that a pass does not place; `said` is its reason where that is already known.
+
+    Where the claim was no cause of any change, `state` is the state of the rooms in which it was looked at; then it
+    waits again in the same state, as long as its patience lasts or is over as it was (`early`). `told` is what it was
+    told, with the state of the rooms at the end of that pass.
+    """
+
+    ask: Ask
+    need: Need
+    protected: bool
+    early: bool
+    patient: bool = False
+    said: str | None = None
+    more: tuple[str, ...] = ()
+    state: int | None = None
+    reason: Reason | None = None
+    told: tuple[int, Wait] | None = None
+
+
+class States:
+    """Numbers for the states of a pass's rooms: the same input and the same steps lead to the same number."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._count = 0
+        self._steps: dict[Hashable, int] = {}
+        self._before: dict[Hashable, int] = {}
+        self._begun: tuple[Snapshot, int] | None = None
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """The state before the first step of a pass."""
+        self._before, self._steps = self._steps, {}
+        if self._begun is None or not _alike(self._begun[0], snapshot):
+            self._count += 1
+            self._begun = snapshot, self._count
+        self.now = self._begun[1]
+
+    def step(self, *what: Hashable) -> None:
+        """Go on to the state after this step."""
+        key = (self.now, what)
+        number = self._before.get(key)
+        if number is None:
+            self._count += 1
+            number = self._count
+        self.now = self._steps[key] = number
+
+
+def _alike(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two snapshots differ at most in who asks."""
+    return (
+        one.machines is other.machines
+        and one.holdings is other.holdings
+        and one.reserved == other.reserved
+        and one.factors == other.factors
+        and one.cluster == other.cluster
+    )
+
+
+@dataclass
+class Memory:
+    """What is kept between passes over one fleet."""
+
+    fleet: Fleet | None = None
+    start: tuple[Holdings, Room] | None = None
+    rooms: dict[Hashable, Room] = field(default_factory=dict)
+    states: States = field(default_factory=States)
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+    queue: tuple[tuple[Ask, ...], list[Ask]] = ((), [])
+
+    def of(self, fleet: Fleet) -> "Memory":
+        """What is known of this fleet: nothing where the last one was another."""
+        return self if self.fleet is fleet else Memory(fleet)
+
+    def begin(self, holdings: Holdings) -> Room:
+        """The room that these holdings leave."""
+        assert self.fleet is not None
+        if self.start is None or self.start[0] is not holdings:
+            room = Room(self.fleet)
+            room.hold(holdings)
+            self.start = holdings, room
+        return self.start[1]
+
+    def recall(self, key: Hashable, room: Room) -> Room:
+        """The room of this key from an earlier pass, made like the one given; that one where there is none."""
+        kept = self.rooms.get(key)
+        if kept is None:
+            if len(self.rooms) >= ROOMS_MOST:
+                self.rooms.clear()
+            kept = self.rooms[key] = room
+        else:
+            kept.become(room)
+        return kept

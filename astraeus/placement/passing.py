@@ -1,0 +1,324 @@
+"""One scheduling pass: a snapshot in, a plan out. Nothing here reads a clock, a file or a database."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from astraeus.model import words
+from astraeus.placement.backfill import gather, keeping
+from astraeus.placement.building import fleet_of
+from astraeus.placement.choose import Found, find, taking_of
+from astraeus.placement.fleet import Ints
+from astraeus.placement.grant import grant_of, place_of
+from astraeus.placement.holdings import Taking, holdings_of
+from astraeus.placement.kinds import SLACK, Kind
+from astraeus.placement.ladder import LEVELS
+from astraeus.placement.layers import NOW, SOON, Layers, Unpromised
+from astraeus.placement.memory import Memory, Waiting
+from astraeus.placement.need import Need, need_of
+from astraeus.placement.preempt import find_victims
+from astraeus.placement.reasons import reason_of
+from astraeus.placement.types import Ask, Eviction, Grant, Plan, Reserved, Snapshot, Wait
+from astraeus.placement.wanted import free_at, wanted_place
+
+
+def in_order(asks: tuple[Ask, ...]) -> list[Ask]:
+    """Claims in the order of the queue: priority, then when the run was submitted, then id."""
+    return sorted(asks, key=lambda ask: (-ask.priority, ask.submitted_at, ask.claim))
+
+
+@dataclass
+class Pass:
+    """The decisions of one pass, on what an earlier one left in `memory`."""
+
+    snapshot: Snapshot
+    now: float
+    memory: Memory
+    grants: list[Grant] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    reserved: list[Reserved] = field(default_factory=list)
+    deadlines: list[float] = field(default_factory=list)
+    kept: dict[int, tuple[Ask, Taking]] = field(default_factory=dict)
+    shadow: float | None = None
+
+    def __post_init__(self) -> None:
+        fleet = fleet_of(self.snapshot.machines)
+        self.fleet = fleet
+        self.memory = self.memory.of(fleet)
+        self.states = self.memory.states
+        self.states.begin(self.snapshot)
+        self.holdings = holdings_of(self.snapshot.holdings, fleet)
+        self.layers = Layers(fleet, self.holdings, self.memory)
+        self.ends = free_at(self.holdings, fleet.size, self.now)
+        if self.memory.queue[0] is not self.snapshot.asks:
+            self.memory.queue = self.snapshot.asks, in_order(self.snapshot.asks)
+        self.asks = self.memory.queue[1]
+        self.own: dict[int, list[Reserved]] = defaultdict(list)
+        for row in self.snapshot.reserved:
+            if row.machine in fleet.index:
+                self.own[row.claim].append(row)
+
+    def run(self) -> Plan:
+        """Decide on everybody who waits, in the order of the queue."""
+        self._keep_what_was_promised()
+        before, states, now = self.memory.waiting, self.states, self.now
+        for ask in self.asks:
+            known = before.get(ask.claim)
+            if (
+                known is not None
+                and known.state == states.now
+                and known.ask is ask
+                and known.protected == self._protected(ask)
+                and known.early == (now < ask.patience_until)
+            ):
+                self.waiting.append(known)
+                if known.early:
+                    self.deadlines.append(ask.patience_until)
+            else:
+                self._decide(ask)
+        for waiting in self.waiting:
+            if waiting.patient:
+                self._look_again(waiting)
+        waits = tuple([self._wait(waiting, i + 1) for i, waiting in enumerate(self.waiting)])
+        self.memory.waiting = {waiting.ask.claim: waiting for waiting in self.waiting}
+        return Plan(
+            tuple(self.grants),
+            waits,
+            tuple(self.evictions),
+            tuple(self.reserved),
+            min(self.deadlines, default=None),
+        )
+
+    def _keep_what_was_promised(self) -> None:
+        """Rooms reserved by earlier passes that are free or becoming so stay with their claims."""
+        if not self.own:
+            return
+        for ask in self.asks:
+            taking = self._promised(ask) if ask.claim in self.own else None
+            if taking is not None:
+                self._keep(ask, taking)
+
+    def _promised(self, ask: Ask) -> Taking | None:
+        rows = np.array([self.fleet.index[row.machine] for row in self.own[ask.claim]], np.int64)
+        masks = np.array([row.gpu_mask for row in self.own[ask.claim]], np.int64)
+        order = np.argsort(rows)
+        rows, masks = rows[order], masks[order]
+        for shape in need_of(ask.resources, self.fleet).shapes:
+            if shape.size == rows.size and self._still_there(shape.kind, rows, masks):
+                size = rows.size
+                return Taking(rows, masks, np.full(size, shape.worker.cpu), np.full(size, shape.worker.memory))
+        return None
+
+    def _still_there(self, kind: Kind, rows: Ints, masks: Ints) -> bool:
+        soon = self.layers.room(SOON)
+        return bool(
+            (np.bitwise_count(masks) == kind.gpus).all()
+            and kind.usable[rows].all()
+            and ((masks & ~soon.free[rows]) == 0).all()
+            and (soon.cpu[rows] + SLACK >= kind.cpu).all()
+            and (soon.memory[rows] + SLACK >= kind.memory).all()
+        )
+
+    def _keep(self, ask: Ask, taking: Taking) -> None:
+        self.kept[ask.claim] = ask, taking
+        self.layers.keep(ask, taking, f"kept for {ask.run_name}")
+        self._busy_until(taking, np.inf)
+
+    def _drop(self, claim: int) -> Taking | None:
+        self.layers.drop(claim)
+        kept = self.kept.pop(claim, None)
+        return None if kept is None else kept[1]
+
+    def _decide(self, ask: Ask) -> None:
+        state = self.states.now
+        need = need_of(ask.resources, self.fleet)
+        promised = self._drop(ask.claim)
+        waiting = Waiting(ask, need, self._protected(ask), early=self.now < ask.patience_until)
+        if self._place(waiting, may_displace=promised is None):
+            return
+        self.waiting.append(waiting)
+        if waiting.early:
+            self.deadlines.append(ask.patience_until)
+        if waiting.patient:
+            return
+        self._make_room(waiting, promised)
+        if self.states.now == state:
+            waiting.state = state
+        known = self.memory.waiting.get(ask.claim)
+        if known is not None and known.need is need and known.protected == waiting.protected:
+            waiting.reason = known.reason
+
+    def _make_room(self, waiting: Waiting, promised: Taking | None) -> None:
+        if promised is not None:
+            self._reserve(waiting, promised)
+        elif not self._await_stopping(waiting) and not self._preempt(waiting):
+            self._gather(waiting)
+
+    def _look_again(self, waiting: Waiting) -> None:
+        """A patient claim holds nothing: what it could have now may have gone to others since."""
+        found = find(waiting.need, self.layers.room(NOW, waiting.protected), waiting.ask.avoid)
+        better = None if found is None else self._better(waiting.need, found)
+        if found is None or better is None:
+            self._make_room(waiting, None)
+        else:
+            waiting.said = self._patient(waiting, found, better)
+
+    def _protected(self, ask: Ask) -> bool:
+        """Whether room kept for the first in line is closed to a claim: it would not be out of it in time."""
+        if self.shadow is None:
+            return False
+        limit = ask.time_limit_seconds
+        return limit is None or self.now + limit > self.shadow
+
+    def _place(self, waiting: Waiting, may_displace: bool) -> bool:
+        """Grant what fits now, unless patience says to wait for a tighter rung."""
+        ask, need = waiting.ask, waiting.need
+        found = find(need, self.layers.room(NOW, waiting.protected), ask.avoid)
+        if found is None and may_displace and (outranked := self._outranked(ask)):
+            found = self._displace(waiting, outranked)
+        if found is None:
+            return False
+        if waiting.early and self._better(need, found) is not None:
+            waiting.patient = True
+            return False
+        self._grant(ask, found, waiting.protected)
+        return True
+
+    def _better(self, need: Need, found: Found) -> int | None:
+        ideal = need.ideal
+        return ideal[0] if ideal is not None and LEVELS[ideal[0]].rung < found.rung else None
+
+    def _grant(self, ask: Ask, found: Found, protected: bool) -> None:
+        taking = taking_of(found, self.layers.room(NOW, protected).view(found.shape.kind))
+        self.layers.take(taking, f"in use by {ask.run_name}")
+        limit = ask.time_limit_seconds
+        self._busy_until(taking, np.inf if limit is None else self.now + limit)
+        self.grants.append(grant_of(ask, found, taking, self.fleet, self.snapshot.factors))
+
+    def _busy_until(self, taking: Taking, at: float) -> None:
+        self.ends[taking.rows] = np.maximum(self.ends[taking.rows], at)
+
+    def _outranked(self, ask: Ask) -> list[Ask]:
+        """Claims of lower priority for which room is kept."""
+        return [other for other, _ in self.kept.values() if other.priority < ask.priority]
+
+    def _displace(self, waiting: Waiting, outranked: list[Ask]) -> Found | None:
+        """Rather than stop more runs, take room that is kept for lower claims; what is left of it stays theirs."""
+        unpromised = self.layers.room(Unpromised(waiting.ask.priority), waiting.protected)
+        if find(waiting.need, unpromised, waiting.ask.avoid) is None:
+            return None
+        promises = [(other, self._drop(other.claim)) for other in outranked]
+        found = find(waiting.need, self.layers.room(NOW, waiting.protected), waiting.ask.avoid)
+        soon = None if found else find(waiting.need, self.layers.room(SOON, waiting.protected), waiting.ask.avoid)
+        held = found or soon
+        if held is not None:
+            view = self.layers.room(SOON, waiting.protected).view(held.shape.kind)
+            self.layers.keep(waiting.ask, taking_of(held, view, self.layers.room(NOW).free), "")
+        for other, taking in promises:
+            if taking is not None and self._still_free(taking):
+                self._keep(other, taking)
+        self.layers.drop(waiting.ask.claim)
+        return found
+
+    def _still_free(self, taking: Taking) -> bool:
+        return bool(((taking.masks & ~self.layers.room(SOON).free[taking.rows]) == 0).all())
+
+    def _await_stopping(self, waiting: Waiting) -> bool:
+        """Keep room that is becoming free by itself, so that nobody else is given it and nobody more is stopped."""
+        if not self.layers.looks_ahead:
+            return False
+        found = find(self._patient_need(waiting), self.layers.room(SOON, waiting.protected), waiting.ask.avoid)
+        if found is None:
+            return False
+        self._reserve(waiting, self._soon_taking(found, waiting.protected))
+        return True
+
+    def _patient_need(self, waiting: Waiting) -> Need:
+        """While patience lasts, only its ideal rung is worth a reservation or somebody else's end."""
+        return waiting.need.tight() if waiting.early else waiting.need
+
+    def _soon_taking(self, found: Found, protected: bool) -> Taking:
+        view = self.layers.room(SOON, protected).view(found.shape.kind)
+        return taking_of(found, view, self.layers.room(NOW, protected).free)
+
+    def _preempt(self, waiting: Waiting) -> bool:
+        answer = find_victims(
+            self._patient_need(waiting),
+            waiting.ask.priority,
+            self.layers,
+            waiting.ask.avoid,
+            waiting.protected,
+        )
+        if answer is None:
+            return False
+        chosen, found = answer
+        seen = set()
+        for place in np.flatnonzero(chosen):
+            victim = self.holdings.all[int(place)]
+            if victim.claim not in seen:
+                seen.add(victim.claim)
+                ask = waiting.ask
+                self.evictions.append(Eviction(victim.claim, victim.run_uid, victim.attempt, ask.claim, ask.run_name))
+        self.layers.stop(chosen)
+        self._reserve(waiting, self._soon_taking(found, waiting.protected))
+        return True
+
+    def _reserve(self, waiting: Waiting, taking: Taking) -> None:
+        self._keep(waiting.ask, taking)
+        self._write_down(waiting.ask, taking)
+        waiting.said = f"Waiting for {self._leaving(taking)} to make room"
+
+    def _write_down(self, ask: Ask, taking: Taking) -> None:
+        for row, mask in zip(taking.rows.tolist(), taking.masks.tolist(), strict=True):
+            self.reserved.append(Reserved(ask.claim, self.fleet.machines[row].name, mask))
+
+    def _leaving(self, taking: Taking) -> str:
+        """The runs that must still leave the room kept."""
+        there = self.layers.stopping & np.isin(self.holdings.rows, taking.rows)
+        return ", ".join(sorted({self.holdings.all[int(i)].run_name for i in np.flatnonzero(there)}))
+
+    def _gather(self, waiting: Waiting) -> None:
+        """The first claim that does not fit has machines gathered for it; what cannot run at all is passed over."""
+        if self.shadow is not None:
+            return
+        own = np.array([self.fleet.index[row.machine] for row in self.own.get(waiting.ask.claim, [])], np.int64)
+        gathering = gather(waiting.need, self.layers.room(NOW), self.ends, own, self.now)
+        if gathering is None:
+            return
+        self.shadow = gathering.at
+        taking = keeping(gathering.found, self.layers.room(NOW))
+        self._write_down(waiting.ask, taking)
+        self.layers.protect(taking, f"kept for {waiting.ask.run_name}")
+        if np.isfinite(self.shadow):
+            waiting.more = (f"time limits free its room in {words.minutes_left(self.shadow - self.now)} at the latest",)
+
+    def _patient(self, waiting: Waiting, found: Found, level: int) -> str:
+        room, factors = self.layers.room(NOW, waiting.protected), self.snapshot.factors
+        wanted, wanted_gbps = wanted_place(waiting.need, level, room, self.ends, factors)
+        place = place_of(found, self.fleet, factors)
+        key = self.fleet.domains[found.level].keys[found.domain]
+        return words.waiting_for_tighter(
+            waiting.ask.patience_until - self.now,
+            wanted,
+            wanted_gbps,
+            LEVELS[found.level].now.format(*key),
+            None if place.estimate is None else place.estimate.busbw_gbps,
+        )
+
+    def _wait(self, waiting: Waiting, position: int) -> Wait:
+        ask = waiting.ask
+        if waiting.said is not None:
+            return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position)
+        told = waiting.told
+        if told is None or waiting.state is None or told[0] != self.states.now:
+            view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
+            why = waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, waiting.reason)
+            wait = Wait(ask.claim, ask.run_uid, why.text, why.blockers + waiting.more, position)
+        elif told[1].position == position:
+            return told[1]
+        else:
+            wait = Wait(ask.claim, ask.run_uid, told[1].reason, told[1].blockers, position)
+        waiting.told = self.states.now, wait
+        return wait

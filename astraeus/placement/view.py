@@ -1,0 +1,160 @@
+"""Which machines of a room fit one kind of worker, counted by domain and kept current as room is taken."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from astraeus.placement.fleet import Bools, Ints
+from astraeus.placement.holdings import distinct
+from astraeus.placement.kinds import SLACK, Kind
+from astraeus.placement.ladder import MACHINE_LEVEL
+
+if TYPE_CHECKING:
+    from astraeus.placement.room import Room
+
+FEW_CHANGES = 512
+"""Beyond this many changed machines a view is made anew rather than mended."""
+
+
+class View:
+    """The machines that fit one kind of worker, counted by the domains of each level it was asked about.
+
+    `memo` is for whoever asks, by level and domain, and holds nothing of domains in which the room has changed since.
+    `nearest` holds what depends on the counts alone.
+    """
+
+    def __init__(self, room: "Room", kind: Kind, avoid: frozenset[str]) -> None:
+        self.room = room
+        self.kind = kind
+        self.avoid = avoid
+        self.usable = kind.usable
+        self.memo: dict[int, dict[int | None, dict[Any, Any]]] = {}
+        self.nearest: dict[Any, Any] = {}
+        if avoid:
+            self.usable = self.usable.copy()
+            self.usable[[room.fleet.index[name] for name in avoid if name in room.fleet.index]] = False
+        self._rows: Ints | None = None
+        self._counts: dict[int, Ints] = {}
+        self._most: dict[int, int] = {}
+        self._bounds: dict[int, int] = {}
+        self._grown = room.grown
+        self.seen = len(room.journal)
+        self.fit: Bools
+        self._begin()
+
+    def _begin(self) -> None:
+        """Look at all machines; where the room is like another one, only at those in which it differs."""
+        room, basis = self.room, self.room.basis
+        self._most = {}
+        if basis is None:
+            self.fit, self._rows, self._counts = self._all_fits(), None, {}
+            return
+        alike = basis.view(self.kind, self.avoid)
+        self.fit, self._rows = alike.fit.copy(), alike._rows
+        self._counts = {level: counts.copy() for level, counts in alike._counts.items()}
+        if room.given:
+            self._mend(distinct(room.given))
+
+    @property
+    def rows(self) -> Ints:
+        """The machines that fit, in rank order."""
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.fit)
+        return self._rows
+
+    def free_gpus(self, rows: Ints) -> Ints:
+        """The free GPUs of machines that this worker may have, as masks."""
+        return self.room.free[rows] & self.kind.allowed[rows]
+
+    def counts(self, level: int) -> Ints:
+        """How many machines fit in each domain of a level."""
+        found = self._counts.get(level)
+        if found is None:
+            ids = self.kind.ids(level)[self.rows]
+            size = len(self.room.fleet.domains[level].keys)
+            found = np.bincount(ids[ids >= 0], minlength=size).astype(np.int64)
+            self._counts[level] = found
+        return found
+
+    def most(self, level: int) -> int:
+        """How many machines fit in the best domain of a level; on the machine level, in all of the cluster."""
+        found = self._most.get(level)
+        if found is None:
+            if level == MACHINE_LEVEL:
+                found = self.rows.size
+            else:
+                counts = self.counts(level)
+                found = int(counts.max()) if counts.size else 0
+            self._most[level] = found
+        return found
+
+    def may_hold(self, level: int, size: int) -> bool:
+        """Whether so many machines fit on a level. A room that has only shrunk since the last look holds no more."""
+        room = self.room
+        if self._grown != room.grown:
+            self._grown = room.grown
+            self._bounds.clear()
+        elif self._bounds.get(level, size) < size:
+            return False
+        self.refresh()
+        most = self._bounds[level] = self.most(level)
+        return most >= size
+
+    def rows_in(self, level: int, domain: int) -> Ints:
+        """The fitting machines of one domain, in rank order."""
+        inside: Ints = self.rows[self.kind.ids(level)[self.rows] == domain]
+        return inside
+
+    def refresh(self) -> None:
+        """Take in what has changed in the room since the last look."""
+        journal = self.room.journal
+        if self.seen == len(journal):
+            return
+        news = journal[self.seen :]
+        rows = distinct(news) if len(news) > 1 else news[0]
+        self.seen = len(journal)
+        if rows.size > FEW_CHANGES:
+            self.memo, self.nearest = {}, {}
+            self._begin()
+        else:
+            self._forget(rows)
+            self._mend(rows)
+
+    def memo_of(self, level: int, domain: int | None) -> dict[Any, Any]:
+        """What was worked out for a domain, or for all machines."""
+        return self.memo.setdefault(level, {}).setdefault(domain, {})
+
+    def _forget(self, rows: Ints) -> None:
+        for level, known in self.memo.items():
+            for domain in {None, *self.room.fleet.domains[level].ids[rows].tolist()}:
+                known.pop(domain, None)
+
+    def _mend(self, rows: Ints) -> None:
+        fits = self._fits(rows)
+        changed = rows[fits != self.fit[rows]]
+        if not changed.size:
+            return
+        self.fit[rows] = fits
+        self._rows, self.nearest = None, {}
+        for level, counts in self._counts.items():
+            ids = self.kind.ids(level)[changed]
+            placed = ids >= 0
+            np.add.at(counts, ids[placed], np.where(self.fit[changed[placed]], 1, -1))
+        self._most.clear()
+
+    def _all_fits(self) -> Bools:
+        if not self.kind.gpus:
+            return self._fits(np.arange(self.room.fleet.size))
+        fit = np.zeros(self.room.fleet.size, np.bool_)
+        rows = self.room.open_rows()
+        fit[rows] = self._fits(rows)
+        return fit
+
+    def _fits(self, rows: Ints) -> Bools:
+        kind, room = self.kind, self.room
+        fits: Bools = self.usable[rows] & (np.bitwise_count(self.free_gpus(rows)) >= kind.gpus)
+        if kind.cpu:
+            fits &= room.cpu[rows] + SLACK >= kind.cpu
+        if kind.memory:
+            fits &= room.memory[rows] + SLACK >= kind.memory
+        return fits

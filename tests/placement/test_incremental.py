@@ -1,0 +1,79 @@
+"""A planner that remembers its last pass decides what one that starts anew would, whatever changed in between."""
+
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from placement.drawing import applied
+from placement.fleets import asks, snapshots
+
+from astraeus.placement.planner import Planner, plan
+from astraeus.placement.types import Plan, Snapshot
+
+EDITS = ("commit", "commit", "ask", "ask", "leave", "end", "stop", "gone", "priority", "cordon", "time", "late", "same")
+
+
+def edited(world: Snapshot, edit: str, last: Plan, new: Any, dice: Any) -> Snapshot:
+    """The snapshot after one change; parts in which nothing changed are the same objects."""
+    if edit == "commit":
+        return applied(world, last)
+    if edit == "gone":
+        return applied(world, last, victims_gone=True)
+    if edit == "ask":
+        return replace(world, asks=(*world.asks, new))
+    if edit == "leave" and world.asks:
+        left = dice.choice(world.asks)
+        return replace(world, asks=tuple(ask for ask in world.asks if ask is not left))
+    if edit == "priority" and world.asks:
+        moved = dice.choice(world.asks)
+        changed = replace(moved, priority=dice.randrange(-2, 3))
+        return replace(world, asks=tuple(changed if ask is moved else ask for ask in world.asks))
+    if edit in ("end", "stop") and world.holdings:
+        claim = dice.choice(world.holdings).claim
+        mine = [h for h in world.holdings if h.claim == claim]
+        rest = tuple(h for h in world.holdings if h.claim != claim)
+        return replace(world, holdings=rest + tuple(replace(h, stopping=True) for h in mine if edit == "stop"))
+    if edit == "cordon":
+        machine = dice.choice(world.machines)
+        changed = replace(machine, refusal=None if machine.refusal else "cordoned")
+        return replace(world, machines=tuple(changed if m is machine else m for m in world.machines))
+    return world
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+@given(
+    snapshots(),
+    asks(most=10),
+    st.lists(st.sampled_from(EDITS), min_size=1, max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_incremental_equals_fresh(world: Snapshot, new: Any, edits: list[str], dice: Any) -> None:
+    planner, now, numbers = Planner(), 0.0, count(100)
+    last = planner.plan(world, now)
+    for edit in edits:
+        now += {"time": 7.0, "late": 100.0}.get(edit, 0.0)
+        fresh = replace(dice.choice(new), claim=next(numbers))
+        world = edited(world, edit, last, fresh, dice)
+        last = planner.plan(world, now)
+        assert last == plan(replace(world, machines=(*world.machines,), holdings=(*world.holdings,)), now)
+
+
+def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: Any) -> None:
+    from placement.drawing import ask, draw
+
+    world = replace(draw("fabric f\nleaf l\n  a0 ........\n"), asks=(ask("n", 1, gpus=8, machines=1),))
+    planner = Planner()
+    with monkeypatch.context() as broken:
+        broken.setattr("astraeus.placement.passing.grant_of", lambda *_: 1 / 0)
+        try:
+            planner.plan(world, 0.0)
+        except ZeroDivisionError:
+            pass
+    assert planner.plan(world, 0.0) == plan(world, 0.0)
