@@ -122,7 +122,7 @@ export const Run = {
     <attempts :attempts="shown.attempts"></attempts>
     <section class="card"><h2>Events</h2>
       <p v-if="!shown.events.length" class="soft">Nothing happened yet.</p>
-      <ol class="events"><li v-for="event in shown.events" :key="event.id">
+      <ol class="events" tabindex="0" aria-label="Events, newest first"><li v-for="event in shown.events" :key="event.id">
         <when :at="event.at"></when><b>{{ event.kind }}</b><span>{{ event.message }}</span><span class="soft">{{ event.actor }}<template
           v-if="event.attempt"> · attempt {{ event.attempt }}</template></span></li></ol></section>
     <section class="card"><div class="head"><h2>Specification</h2><span class="grow"></span>
