@@ -1,6 +1,7 @@
 """Why a run is where it is, and what would happen to a specification now."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -18,6 +19,7 @@ from astraeus.placement import explain as planner
 from astraeus.placement.types import Grant, Snapshot, Wait
 
 UNKNOWN = "unknown"
+EXPECTED_START = "While it would wait: the time by which time limits free its room, `unknown` where they do not tell."
 
 
 class PlanView(BaseModel):
@@ -33,6 +35,7 @@ class PlanView(BaseModel):
     position: int | None = Field(default=None, description="Its place in the queue, from 1, where it would wait.")
     blockers: list[str] = []
     victims: list[str] = Field(default=[], description="Runs that would be preempted for it.")
+    expected_start: str | None = Field(default=None, description=EXPECTED_START)
 
 
 class Explanation(BaseModel):
@@ -48,7 +51,7 @@ class Explanation(BaseModel):
     waits_because: str | None = None
     blockers: list[str] = []
     position: int | None = None
-    expected_start: str | None = Field(default=None, description="`unknown` unless it can be known.")
+    expected_start: str | None = Field(default=None, description=EXPECTED_START)
 
 
 async def plan(scope: Scope, raw: Any, cluster: str | None) -> PlanView:
@@ -82,7 +85,15 @@ def _waits(cluster: str, wait: Wait) -> PlanView:
         reason=wait.reason,
         position=wait.position or None,
         blockers=list(wait.blockers),
+        victims=list(wait.victims),
+        expected_start=_start(wait),
     )
+
+
+def _start(wait: Wait) -> str:
+    if wait.starts_by is None:
+        return UNKNOWN
+    return datetime.fromtimestamp(wait.starts_by, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 async def explain(scope: Scope, name: str) -> Explanation:
@@ -112,5 +123,5 @@ def _explanation(view: RunView, wait: Wait | None) -> Explanation:
         waits_because=wait.reason if wait and wait.reason != view.reason else None,
         blockers=list(wait.blockers) if wait else [],
         position=wait.position or None if wait else None,
-        expected_start=UNKNOWN if wait and wait.blockers else None,
+        expected_start=_start(wait) if wait and wait.blockers else None,
     )

@@ -15,7 +15,7 @@ ROOMS_MOST = 16
 
 @dataclass(slots=True)
 class Waiting:
-    """A claim that a pass does not place; `said` is its reason where that is already known.
+    """A claim that a pass does not place; `said` is its reason where it is known already, `more` are further blockers.
 
     Where the claim was no cause of any change, `state` is the state of the rooms in which it was looked at; then it
     waits again in the same state, as long as its patience lasts or is over as it was (`early`). `told` is what it was
@@ -29,6 +29,8 @@ class Waiting:
     patient: bool = False
     said: str | None = None
     more: tuple[str, ...] = ()
+    victims: tuple[str, ...] = ()
+    starts_by: float | None = None
     state: int | None = None
     reason: Reason | None = None
     told: tuple[int, Wait] | None = None

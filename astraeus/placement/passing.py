@@ -261,6 +261,7 @@ class Pass:
                 seen.add(victim.claim)
                 ask = waiting.ask
                 self.evictions.append(Eviction(victim.claim, victim.run_uid, victim.attempt, ask.claim, ask.run_name))
+                waiting.victims += (victim.run_name,)
         self.layers.stop(chosen)
         self._reserve(waiting, self._soon_taking(found, waiting.protected))
         return True
@@ -292,6 +293,7 @@ class Pass:
         self._write_down(waiting.ask, taking)
         self.layers.protect(taking, f"kept for {waiting.ask.run_name}")
         if np.isfinite(self.shadow):
+            waiting.starts_by = self.shadow
             waiting.more = (f"time limits free its room in {words.minutes_left(self.shadow - self.now)} at the latest",)
 
     def _patient(self, waiting: Waiting, found: Found, level: int) -> str:
@@ -310,12 +312,13 @@ class Pass:
     def _wait(self, waiting: Waiting, position: int) -> Wait:
         ask = waiting.ask
         if waiting.said is not None:
-            return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position)
+            return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position, waiting.victims)
         told = waiting.told
         if told is None or waiting.state is None or told[0] != self.states.now:
             view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
             why = waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, waiting.reason)
-            wait = Wait(ask.claim, ask.run_uid, why.text, why.blockers + waiting.more, position)
+            blockers = why.blockers + waiting.more
+            wait = Wait(ask.claim, ask.run_uid, why.text, blockers, position, starts_by=waiting.starts_by)
         elif told[1].position == position:
             return told[1]
         else:

@@ -152,13 +152,19 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Why a claim still waits: the sentence users read, all blockers behind it, and its place in the queue (from 1)."""
+    """Why a claim still waits: the sentence users read, all blockers behind it, and its place in the queue (from 1).
+
+    `victims` are the runs that this pass stops for it. `starts_by` is when it will have room at the latest, as far as
+    time limits tell; None: unknown.
+    """
 
     claim: int
     run_uid: str
     reason: str
     blockers: tuple[str, ...] = ()
     position: int = 0
+    victims: tuple[str, ...] = ()
+    starts_by: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

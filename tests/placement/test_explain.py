@@ -39,6 +39,19 @@ def test_a_run_that_would_stop_others_is_told_whom(snapshot: Snapshot) -> None:
     answer = what_if(snapshot, need(gpus=16, machines=2), 1, 100.0)
     assert isinstance(answer, Wait)
     assert answer.reason == "Waiting for a to make room"
+    assert answer.victims == ("a",)
+    assert answer.starts_by is None
+
+
+def test_the_first_in_line_is_told_by_when_time_limits_free_its_room() -> None:
+    fleet = draw(FLEET, {"a": {"ends_at": 700.0}})
+    queue = replace(fleet, asks=(ask("x", 1, gpus=16, machines=2), ask("y", 2, gpus=24, machines=3)))
+    first, second = plan(queue, 100.0).waits
+    assert (first.starts_by, second.starts_by) == (700.0, None)
+    answer = what_if(fleet, need(gpus=16, machines=2), 0, 100.0)
+    assert isinstance(answer, Wait)
+    assert answer.starts_by == 700.0
+    assert answer.victims == ()
 
 
 def test_the_queue_comes_first(snapshot: Snapshot) -> None:
