@@ -10,7 +10,7 @@ from astraeus.topology import linkfaults, wiring
 from astraeus.topology.findings import Finding, Rule, Scene
 from astraeus.topology.graph import Graph, graphs
 from astraeus.topology.identity import Known, name_all, spine_key
-from astraeus.topology.owners import Inventory, natural
+from astraeus.topology.owners import LAST, Inventory, natural
 from astraeus.topology.rates import gbps
 from astraeus.topology.scan import Problem, Scan
 from astraeus.topology.shape import shape_of
@@ -101,7 +101,7 @@ def derive(scan: Scan, inventory: Inventory, known: Sequence[Known] = (), factor
     found, named = graphs(scan, inventory)
     hint = {(owned.machine, owned.device): owned.rail for owned in inventory.adapters.values()}
     shapes = [shape_of(graph, hint) for graph in found]
-    shapes.sort(key=lambda shape: natural(shape.groups[0].machines[0]) if shape.home else ((9, 0, ""),))
+    shapes.sort(key=lambda shape: natural(shape.groups[0].machines[0]) if shape.home else LAST)
     scenes = [
         Scene(scan, shape, names, named, inventory, factor)
         for shape, names in zip(shapes, name_all(shapes, known), strict=True)

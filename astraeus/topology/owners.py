@@ -93,6 +93,12 @@ def is_aggregation(node: Node, peer: Node) -> bool:
     return inside or node.device == AGGREGATION_DEVICE or "aggregation node" in node.description.lower()
 
 
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+Natural = tuple[tuple[tuple[int, int, str], ...], str]
+LAST: Natural = (((9, 0, ""),), "")
+"""After every name."""
+
+
+def natural(text: str) -> Natural:
     """A key that sorts `mlx5_9` before `mlx5_10`."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in DIGITS.split(text) if part)
+    parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in DIGITS.split(text) if part)
+    return parts, text

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from astraeus.topology.graph import Graph, Nic
-from astraeus.topology.owners import natural
+from astraeus.topology.owners import LAST, natural
 from astraeus.topology.rates import gbps
 
 ALIKE = 0.4
@@ -159,8 +159,10 @@ def _without_strays(groups: list[Group], home: Mapping[str, int], graph: Graph) 
     """Leaves on which no machine is at home join the group whose machines they serve."""
     kept = {number: Group(list(groups[number].leaves)) for number in sorted(set(home.values()))}
     for number, group in enumerate(groups):
+        if number in kept:
+            continue
         votes = Counter(home[nic.host] for nic in graph.nics if nic.switch in group.leaves and nic.host in home)
-        if number not in kept and votes:
+        if votes:
             kept[votes.most_common(1)[0][0]].leaves.extend(group.leaves)
     return [Group(sorted(group.leaves)) for group in kept.values()] or groups
 
@@ -240,7 +242,7 @@ def _rank(hint: Mapping[tuple[str, str], int]) -> Callable[[str], tuple[float, o
 
 def _put_in_order(shape: Shape) -> None:
     """Groups in the order of their first machines, so that a first sight numbers them as people would."""
-    first = [natural(group.machines[0]) if group.machines else ((9, 0, ""),) for group in shape.groups]
+    first = [natural(group.machines[0]) if group.machines else LAST for group in shape.groups]
     order = sorted(range(len(shape.groups)), key=lambda i: (first[i], shape.groups[i].leaves))
     place = {old: new for new, old in enumerate(order)}
     shape.groups = [shape.groups[i] for i in order]

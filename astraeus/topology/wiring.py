@@ -141,13 +141,37 @@ def homeless(scene: Scene) -> Iterator[Finding]:
 
 
 def missing(scene: Scene) -> Iterator[Finding]:
-    """Ports that a machine's siblings have and it lacks, with the leaf port where they belong."""
+    """Ports that a machine's siblings have and it lacks, with the leaf port where they belong.
+
+    A rail that no machine of a leaf group has is one finding: its leaf is down or away.
+    """
     shape = scene.shape
+    lacking: dict[tuple[int | None, int, str], list[str]] = defaultdict(list)
     for host in sorted(shape.by_host, key=natural):
         present = {nic.device for nic in shape.by_host[host]}
         for rail, device in enumerate(shape.devices[host]):
             if device not in present:
-                yield _missing(scene, host, rail, device)
+                lacking[shape.home.get(host), rail, device].append(host)
+    for (home, rail, device), hosts in lacking.items():
+        if home is not None and len(hosts) > 1 and len(hosts) == len(shape.groups[home].machines):
+            yield _leaf_missing(scene, home, rail, device)
+        else:
+            yield from (_missing(scene, host, rail, device) for host in hosts)
+
+
+def _leaf_missing(scene: Scene, home: int, rail: int, device: str) -> Finding:
+    group, name = scene.shape.groups[home], scene.names.leaf_groups[home]
+    return Finding(
+        kind="leaf_missing",
+        severity="error",
+        fabric=scene.names.fabric,
+        place=f"{name} rail {rail}",
+        message=f"none of the {len(group.machines)} machines has a link at {device}: the leaf of this rail is away",
+        cost=scene.loss(group.machines[0], 0.0).replace(f"on {group.machines[0]}", f"in {name}"),
+        advice="See whether the leaf switch has power and its firmware runs, then its uplinks",
+        machines=tuple(group.machines),
+        detail={"device": device, "rail": rail, "group": name},
+    )
 
 
 def _missing(scene: Scene, host: str, rail: int, device: str) -> Finding:
@@ -157,7 +181,7 @@ def _missing(scene: Scene, host: str, rail: int, device: str) -> Finding:
         on = {nic.switch for nic in scene.shape.by_host[host]}
         leaf = on.pop() if len(on) == 1 else None
     taken = leaf is not None and port is not None and (leaf, port) in scene.shape.graph.used
-    where = "its leaf" if leaf is None else scene.at(leaf, None if taken else port)
+    where = f"a leaf of rail {rail}" if leaf is None else scene.at(leaf, None if taken else port)
     dark = leaf is not None and port is not None and (leaf, port) in scene.scan.down
     seen = f"; {where} is down too" if dark else ""
     return Finding(

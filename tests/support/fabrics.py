@@ -138,7 +138,7 @@ def _lines(machines: int, group: int, pod: int, devices: tuple[str, ...]) -> Ite
         for r in range(rails):
             yield from _head("switch", leaf(g, r), 0xD2F2, f'"MF0;leaf-r{r}-g{g}:MQM9700/U1" {REST}')
             for i, m in enumerate(range(g * group, min(machines, (g + 1) * group))):
-                yield _to(i + 1, f"H-{nic(m, r):016x}", 1, f"(0{nic(m, r):x}) ", f"node{m + 1:04d} {devices[r]}")
+                yield _to(i + 1, f"H-{nic(m, r):016x}", 1, f"({nic(m, r):x}) ", f"node{m + 1:04d} {devices[r]}")
             for s in range(spines):
                 yield _to(33 + s, f"S-{spine(g // pod, s):016x}", g % pod * rails + r + 1, "", f"MF0;s{s}:MQM9700/U1")
     for p in range(pods):

@@ -154,8 +154,34 @@ def test_a_machines_port_on_a_spine() -> None:
     )
 
 
+def test_a_leaf_that_is_away_is_one_finding() -> None:
+    words = ibnetdiscover(64, group=16, pod=2)
+    gone = re.compile(r'"(node00(1[7-9]|2\d|3[0-2]) mlx5_3|MF0;leaf-r3-g1:.*)"')
+    found = derived(parse("\n".join(line for line in words.splitlines() if not gone.search(line))))
+    (one,) = found.findings
+    assert (one.kind, one.place, len(one.machines)) == ("leaf_missing", "leaf-r0-7-g1 rail 3", 16)
+    assert one.cost == "gangs in leaf-r0-7-g1 get ~322 of ~368 GB/s all-reduce, without the rail"
+    assert found.places["node0017"].ports["mlx5_3"] == {"rail": 3, "up": False}
+
+
+def test_machines_of_two_rates_by_design_are_no_fault() -> None:
+    slow = re.compile(r'("node00(?:0[1-9]|1[0-6]) mlx5_\d" lid \d+ )4xNDR')
+    words = slow.sub(r"\g<1>2xNDR", ibnetdiscover(64, group=16, pod=2))
+    found = derived(parse(words))
+    assert found.findings == ()
+    assert found.places["node0001"].ports["mlx5_0:1"] == {"rail": 0, "gbps": 200.0}
+
+
+def test_speeds_newer_than_the_tool_are_no_fault() -> None:
+    words = ibnetdiscover(64, group=16, pod=2)
+    assert derived(parse(words.replace("4xNDR", "4xXDR"))).findings == ()
+    assert derived(parse(words.replace("4xNDR", "4x???"))).findings == ()
+
+
 def test_1023_machines() -> None:
-    found = derived(parse(ibnetdiscover(1023)))
+    read = parse(ibnetdiscover(1023))
+    assert (read.unread, sum(1 for _ in read.links())) == (0, 24568)
+    found = derived(read)
     (fabric,) = found.fabrics
     assert [len(machines) for machines in groups(found)] == [32] * 31 + [31]
     assert (len(fabric.known.spine_groups), fabric.switches, found.findings) == (8, 640, ())
