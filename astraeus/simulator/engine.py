@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from astraeus.model.spec import Resources
-from astraeus.placement.planner import plan
+from astraeus.placement.planner import Planner
 from astraeus.placement.types import Ask, Grant, Holding, Machine, Plan, Reserved, Snapshot
 from astraeus.simulator.outcome import Moment, Outcome, Started
 from astraeus.simulator.trace import Job
@@ -53,6 +53,7 @@ class Simulation:
     outcome: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
+        self._planner = Planner()
         self._dice = random.Random(self.options.seed)
         self._order = itertools.count()
         self._claims = itertools.count(1)
@@ -185,7 +186,7 @@ class Simulation:
 
     def _pass(self) -> None:
         if self._asks:
-            self._apply(plan(self._snapshot(), self.now))
+            self._apply(self._planner.plan(self._snapshot(), self.now))
         used = sum(run.job.gpus for claim, run in self._runs.items() if claim in self._held)
         waiting = sum(self._runs[claim].job.gpus for claim in self._asks)
         self.outcome.moments.append(Moment(self.now, used, waiting, len(self._down)))

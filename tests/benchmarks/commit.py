@@ -28,7 +28,7 @@ from astraeus.ledger.tables import machine, nic
 from astraeus.model.faults import parse_submission
 from astraeus.model.machine import FABRIC, LEAF, SPINE
 from astraeus.model.messages import AttemptRef
-from astraeus.placement.planner import plan
+from astraeus.placement.planner import Planner
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.postgres import postgres_server
@@ -69,6 +69,7 @@ class Bench:
     def __init__(self, ledger: Ledger, workspace: tenancy.Workspace) -> None:
         self.ledger, self.workspace = ledger, workspace
         self.keeper = SnapshotKeeper(CLUSTER)
+        self.planner = Planner()
         self.times = Times()
         self.live: list[RunRow] = []
         self.count = 0
@@ -118,7 +119,7 @@ class Bench:
         async with self.ledger.reading() as tx:
             picture = await self.keeper.current(tx)
         now = self.times.add("snapshot", now)
-        decided = plan(picture, tx.now)
+        decided = self.planner.plan(picture, tx.now)
         now = self.times.add("plan", now)
         async with self.ledger.transaction() as tx:
             granted = await commit.commit_plan(tx, CLUSTER, term, decided)
