@@ -1,8 +1,8 @@
 """How long a scan takes to be read and understood, and what memory that needs: 511 and 1,023 machines.
 
 Run with `python -m tests.benchmarks.topology`; prints the rows of build/bench.json. Each size has a process of its own,
-so that the peak of its memory is its own: the interpreter, the modules, the text and everything derived from it. Seconds
-are of the processor, on one thread: what the clock on the wall shows where nothing else runs.
+so that the peak of its memory is its own: the interpreter, the modules, the text and everything derived from it.
+Seconds are of the processor, on one thread: what the wall clock shows where nothing else runs.
 """
 
 import json
