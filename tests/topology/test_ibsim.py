@@ -36,6 +36,7 @@ class Fabric:
 
     process: subprocess.Popen[bytes]
     environment: dict[str, str]
+    folder: Path
 
     def order(self, line: str) -> None:
         """Hand a line to the console."""
@@ -44,10 +45,11 @@ class Fabric:
         self.process.stdin.flush()
 
     def run(self, *command: str) -> str:
-        """What a tool prints on this fabric."""
-        return subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=SECONDS, check=False
-        ).stdout
+        """What a tool prints on this fabric; the simulated ports leave files in the folder it runs in."""
+        told = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        return told.stdout
 
     def scan(self) -> Scan:
         """What all tools say together."""
@@ -72,7 +74,7 @@ def fabric(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fabric]:
     started = [process]
     opensm = {"SIM_SET_ISSM": "1", "OSM_TMP_DIR": str(tmp_path), "OSM_CACHE_DIR": str(tmp_path)}
     try:
-        found = Fabric(process, {**environment, "LD_PRELOAD": str(LIBRARIES[-1])})
+        found = Fabric(process, {**environment, "LD_PRELOAD": str(LIBRARIES[-1])}, tmp_path)
         deadline = time.monotonic() + SECONDS
         while "Switch" not in found.run("ibnetdiscover"):
             assert process.poll() is None, "ibsim ended"
@@ -80,7 +82,7 @@ def fabric(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fabric]:
         # The subnet manager gives out the addresses by which counters are asked for.
         log = tmp_path / "opensm.log"
         sweep = ["opensm", "-d", "2", "-R", "updn", "-f", str(log)]
-        started.append(subprocess.Popen(sweep, env=found.environment | opensm, **QUIET))
+        started.append(subprocess.Popen(sweep, cwd=tmp_path, env=found.environment | opensm, **QUIET))
         while "## Summary" not in found.run("ibqueryerrors") or "SUBNET UP" not in log.read_text():
             assert time.monotonic() < deadline, "opensm gives out no addresses"
         yield found
