@@ -30,7 +30,7 @@ async def load(scope: Scope, params: Params) -> Values:
     return {
         "cluster": cluster,
         "clusters": [one.name for one in (await fleet.clusters(scope)).items],
-        "rows": [_row(ask, decided, paths, ours) for ask in in_order(snapshot.asks)[:SHOWN]],
+        "rows": [_row(ask, decided, paths, ours, tx.now) for ask in in_order(snapshot.asks)[:SHOWN]],
         "waiting": len(snapshot.asks),
         "reserved": _reserved(snapshot),
         "shares": _shares(snapshot, paths),
@@ -42,7 +42,7 @@ async def _paths(tx: Tx) -> dict[str, str]:
     return {row.id: f"{row.organisation}/{row.name}" for row in rows}
 
 
-def _row(ask: Ask, decided: Plan, paths: dict[str, str], ours: str) -> Values:
+def _row(ask: Ask, decided: Plan, paths: dict[str, str], ours: str, now: float) -> Values:
     wait = next((wait for wait in decided.waits if wait.claim == ask.claim), None)
     owner = paths.get(ask.workspace, ask.workspace)
     wish = ask.resources
@@ -58,7 +58,7 @@ def _row(ask: Ask, decided: Plan, paths: dict[str, str], ours: str) -> Values:
         "now": wait is None,
         "reason": wait.reason if wait else "Starts with the next pass",
         "blockers": list(wait.blockers) if wait else [],
-        "patience": ask.patience_until if ask.patience_until > ask.submitted_at else None,
+        "patience": ask.patience_until if ask.patience_until > now else None,
     }
 
 

@@ -39,7 +39,7 @@ export const Gang = {
       <div v-for="[leaf, members] in groups" :key="leaf" class="leaf"><h3>{{ leaf }} <span class="soft">· {{ members.length }}</span></h3>
         <ul class="gang" :class="{ dense }">
           <li v-for="worker in members" :key="worker.name"><button type="button" class="worker" :class="'is-' + worker.state.toLowerCase()"
-            :title="title(worker)" :aria-label="title(worker) + '; show its log'" @click="$emit('log', worker.rank)">
+            :title="title(worker)" :aria-label="dense ? title(worker) : null" @click="$emit('log', worker.rank)">
             <b>{{ worker.rank }}</b><template v-if="!dense"><span>{{ worker.state }}</span><span class="soft">{{ worker.machine }}</span>
             <span v-if="worker.exit_code" class="bad">exit {{ worker.exit_code }}</span></template></button></li>
         </ul></div></section>`,
