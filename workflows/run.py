@@ -202,6 +202,8 @@ class RunWorkflow:
             situation = await self.look()
             if situation.granted_at is not None:
                 return None
+            if not situation.claimed:
+                await self.enter_claim()
             pause = min(pause * 2, RECONCILE_MOST)
         return message
 

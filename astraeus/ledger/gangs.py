@@ -186,7 +186,7 @@ async def situation(tx: Tx, ref: AttemptRef) -> Situation:
     )
     row = (await tx.conn.execute(query)).mappings().one_or_none()
     if row is None:
-        return Situation(now=tx.now)
+        return Situation(now=tx.now, claimed=False)
     members = await _members(tx, ref)
     came = {member.rank for member in members if member.arrived_at is not None}
     failed_on = {member.rank: member.machine for member in await _machines_of(tx, row["id"], row["failure_rank"])}

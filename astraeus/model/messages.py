@@ -68,6 +68,8 @@ class Situation(Lenient):
     """
 
     now: float
+    claimed: bool = True
+    """False when the ledger knows no claim of the attempt, as after it was restored from an older copy."""
     granted_at: float | None = None
     size: int = 0
     arrived: int = 0

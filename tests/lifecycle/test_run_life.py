@@ -108,6 +108,21 @@ async def test_a_grant_whose_message_was_lost_is_found_within_minutes(live: Live
     assert 0 < world.when("start_workers")[0] - world.when("enter_claim")[0] <= 301
 
 
+async def test_a_claim_that_the_ledger_lost_is_entered_again(live: Live) -> None:
+    async def lose_once(world: World, attempt: int) -> None:
+        known = world.at(attempt)
+        if world.when("enter_claim")[1:]:
+            known.claimed = True
+            await place(world, attempt)
+        else:
+            known.claimed = False
+
+    async with live(on_enter=[lose_once]) as world:
+        assert await state_of(world) == "Succeeded"
+    first, second = world.when("enter_claim")
+    assert 0 < second - first <= 301
+
+
 async def test_the_barrier_ends_thirty_minutes_after_placement_when_nobody_arrives(live: Live) -> None:
     async with live(on_start=[nothing, arrive]) as world:
         assert await state_of(world) == "Succeeded"

@@ -72,6 +72,7 @@ class Known:
     """A situation that can be written to."""
 
     size: int = 8
+    claimed: bool = True
     granted_at: float | None = None
     arrived: int = 0
     first_arrived_at: float | None = None
