@@ -5,6 +5,7 @@ Every phase is idempotent: it may be entered again after a crash or a continue-a
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
@@ -29,6 +30,8 @@ PATIENT = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=ti
 BOUNDED = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=4)
 """Starting may be refused for good: after four tries the attempt ends as never started, which is free."""
 
+T = TypeVar("T")
+R = TypeVar("R")
 Wanted = Callable[[RunMessage], bool]
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
 OF_AN_ATTEMPT = frozenset({"preempt", "restart"})
@@ -172,14 +175,7 @@ class RunWorkflow:
             avoid=life.avoid,
             headline=life.headline,
         )
-        await workflow.execute_activity(
-            contracts.enter_claim,
-            order,
-            start_to_close_timeout=SHORT,
-            heartbeat_timeout=ALIVE,
-            retry_policy=PATIENT,
-            summary=f"attempt {life.attempt}: enter the claim",
-        )
+        await self.act(contracts.enter_claim, order, f"attempt {life.attempt}: enter the claim")
 
     async def wait_placed(self) -> RunMessage | None:
         """Wait for the grant or an order against it; widens the claim when patience ends."""
@@ -189,14 +185,7 @@ class RunWorkflow:
             message = await self.wait(wanted, life.wait_until, "patience: a tighter rung than the one free now")
             if message is not None:
                 return message
-            await workflow.execute_activity(
-                contracts.widen_claim,
-                self.ref,
-                start_to_close_timeout=SHORT,
-                heartbeat_timeout=ALIVE,
-                retry_policy=PATIENT,
-                summary="patience is over: take what is free",
-            )
+            await self.act(contracts.widen_claim, self.ref, "patience is over: take what is free")
         pause = RECONCILE_SECONDS
         while (message := await self.wait(wanted, _now() + pause, "wait for room")) is None:
             situation = await self.look()
@@ -211,13 +200,8 @@ class RunWorkflow:
         """Have every member started and held at its gate, and wait until all have arrived."""
         self.show("Starting", "members start and gather at the barrier")
         try:
-            situation = await workflow.execute_activity(
-                contracts.start_workers,
-                self.ref,
-                start_to_close_timeout=SHORT,
-                heartbeat_timeout=ALIVE,
-                retry_policy=BOUNDED,
-                summary=f"attempt {self.life.attempt}: start the workers",
+            situation = await self.act(
+                contracts.start_workers, self.ref, f"attempt {self.life.attempt}: start the workers", BOUNDED
             )
         except ActivityError as error:
             if is_cancelled_exception(error):
@@ -248,14 +232,7 @@ class RunWorkflow:
         life = self.life
         budget = budget_of(life)
         order = GateOrder(ref=self.ref, budget_left=budget.left, next_earned_seconds=budget.next_earned_seconds)
-        situation = await workflow.execute_activity(
-            contracts.open_gates,
-            order,
-            start_to_close_timeout=SHORT,
-            heartbeat_timeout=ALIVE,
-            retry_policy=PATIENT,
-            summary=f"attempt {life.attempt}: open the gates",
-        )
+        situation = await self.act(contracts.open_gates, order, f"attempt {life.attempt}: open the gates")
         self.show("Running", "all members go")
         wanted = any_of("ended", "failed", "machine_lost", "cancel", "delete", "preempt", "restart")
         pause = RECONCILE_SECONDS
@@ -300,13 +277,8 @@ class RunWorkflow:
         life = self.life
         assert life.stop is not None
         self.show("Stopping", life.stop.cause or "a member failed")
-        situation = await workflow.execute_activity(
-            contracts.stop_gang,
-            life.stop,
-            start_to_close_timeout=SHORT,
-            heartbeat_timeout=ALIVE,
-            retry_policy=PATIENT,
-            summary=f"attempt {life.attempt}: stop ({life.stop.cause or 'failure'})",
+        situation = await self.act(
+            contracts.stop_gang, life.stop, f"attempt {life.attempt}: stop ({life.stop.cause or 'failure'})"
         )
         pause = situation.grace_seconds + KILLED_SECONDS
         while not situation.gone:
@@ -323,14 +295,7 @@ class RunWorkflow:
 
     async def disown(self) -> list[str]:
         """Give up on members whose machines still show them alive long after SIGKILL."""
-        return await workflow.execute_activity(
-            contracts.disown_undead,
-            self.ref,
-            start_to_close_timeout=SHORT,
-            heartbeat_timeout=ALIVE,
-            retry_policy=PATIENT,
-            summary="members that survived SIGKILL",
-        )
+        return await self.act(contracts.disown_undead, self.ref, "members that survived SIGKILL")
 
     async def close(self) -> None:
         """Give the room back, record how the attempt ended and whether it is charged, and go on from there."""
@@ -361,14 +326,7 @@ class RunWorkflow:
             next_earned_seconds=decision.budget.next_earned_seconds,
             actor=decision.actor,
         )
-        await workflow.execute_activity(
-            contracts.close_attempt,
-            closing,
-            start_to_close_timeout=SHORT,
-            heartbeat_timeout=ALIVE,
-            retry_policy=PATIENT,
-            summary=f"attempt {self.life.attempt} ended: {decision.detail}"[:200],
-        )
+        await self.act(contracts.close_attempt, closing, f"attempt {self.life.attempt} ended: {decision.detail}")
 
     async def backoff(self) -> None:
         """Sleep out the pause before the next claim; a restart order ends it early."""
@@ -407,26 +365,29 @@ class RunWorkflow:
 
     async def note(self, state: str, reason: str, held: bool, actor: str = "astraeus") -> None:
         """Show a state and reason outside an attempt."""
-        await workflow.execute_activity(
+        await self.act(
             contracts.note_run,
             RunNote(run_uid=self.life.run_uid, state=state, reason=reason, held=held, actor=actor),
-            start_to_close_timeout=SHORT,
-            heartbeat_timeout=ALIVE,
-            retry_policy=PATIENT,
-            summary=reason[:200],
+            reason,
         )
         self.show(state, reason)
 
-    async def look(self) -> Situation:
-        """Where the attempt stands in the ledger, in case a message was lost."""
+    async def act(
+        self, stub: Callable[[T], Awaitable[R]], argument: T, summary: str, retry: RetryPolicy = PATIENT
+    ) -> R:
+        """Run one short activity; `summary` names it in Temporal's UI."""
         return await workflow.execute_activity(
-            contracts.gang_situation,
-            self.ref,
+            stub,
+            argument,
             start_to_close_timeout=SHORT,
             heartbeat_timeout=ALIVE,
-            retry_policy=PATIENT,
-            summary="look at the ledger",
+            retry_policy=retry,
+            summary=summary[:200],
         )
+
+    async def look(self) -> Situation:
+        """Where the attempt stands in the ledger, in case a message was lost."""
+        return await self.act(contracts.gang_situation, self.ref, "look at the ledger")
 
     async def wait(self, wanted: Wanted, until: float | None, what: str) -> RunMessage | None:
         """The next wanted message, or None when `until` comes first; `what` names the timer in Temporal's UI."""
