@@ -7,10 +7,12 @@ import numpy as np
 
 from astraeus.model.machine import FABRIC, LEAF, NVLINK, RACK, ROCE, SPINE, Nic
 from astraeus.placement.fleet import Domains, Fleet, Ints, Ports, keyed_ports
+from astraeus.placement.holdings import Owners
 from astraeus.placement.ladder import LEVELS, LINKS
 from astraeus.placement.types import Machine
 
 RAILS_MAX = 62
+OWNERS_MOST = 5_000
 LABELS = {"fabric": FABRIC, "spine": SPINE, "leaf": LEAF, "rack": RACK, "nvlink_domain": NVLINK, "roce": ROCE}
 SPINE_PARTS = ("fabric?", "spine")
 LEAF_PARTS = ("fabric?", "leaf")
@@ -21,9 +23,13 @@ _KEPT_MOST = 4
 
 def fleet_of(machines: tuple[Machine, ...]) -> Fleet:
     """The arrays of these machines; the last few fleets are kept, known by the identity of the tuple."""
-    for known, fleet in _KEPT:
+    for i, (known, fleet) in enumerate(_KEPT):
         if known is machines:
-            return fleet
+            if len(Owners.of(fleet).names) < OWNERS_MOST + fleet.size:
+                return fleet
+            # The names of all runs there ever were would be kept for as long as no machine changes.
+            del _KEPT[i]
+            break
     fleet = build(machines)
     _KEPT.insert(0, (machines, fleet))
     del _KEPT[_KEPT_MOST:]

@@ -74,7 +74,7 @@ def _best_machine(view: View) -> int:
 def _domains_by_leftover(level: int, shape: Shape, view: View) -> list[int]:
     """Domains with enough machines, the one with least left over first; on rung 5 those with fewest leaf groups."""
     counts = view.counts(level)
-    enough = np.flatnonzero(counts >= shape.size)
+    enough = (counts >= shape.size).nonzero()[0]
     if enough.size == 1:
         return [int(enough[0])]
     fleet = view.room.fleet
@@ -131,7 +131,7 @@ def _spread(size: int, view: View, rows: Ints) -> Ints:
     """`size` machines on as few leaf groups as possible, then as few spine groups, then evenly over them."""
     fleet = view.room.fleet
     every = np.bincount(fleet.home[rows], minlength=fleet.homes)
-    homes = np.flatnonzero(every)
+    homes = every.nonzero()[0]
     if homes.size == 1:
         return np.sort(_best_rows(size, view, rows))
     counts, number = every[homes], np.zeros(fleet.homes, np.int64)
@@ -154,7 +154,7 @@ def _fewest_spines(size: int, groups: int, counts: Ints, spine: Ints) -> Ints:
     place = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
     singles = np.add.reduceat(np.where(place < groups, counts[order], 0), first)
     spines = spine[order][first]
-    enough = np.flatnonzero(singles >= size)
+    enough = (singles >= size).nonzero()[0]
     if enough.size:
         return np.flatnonzero(spine == spines[enough[np.argmin(singles[enough])]])
     return np.flatnonzero(np.isin(spine, _several_spines(size, groups, counts, spine, spines, singles)))
@@ -213,18 +213,13 @@ def _best_rows(size: int, view: View, rows: Ints) -> Ints:
 
 def taking_of(found: Found, view: View, first: Ints | None = None) -> Taking:
     """The room a gang takes: on each machine its lowest free GPUs, those in `first` and in full health first."""
-    clean = view.room.fleet.clean
     size, worker = found.rows.size, found.shape.worker
-    masks = [
-        pick_gpus(free, now & clean, worker.gpus)
-        for free, now, clean in zip(
-            view.free_gpus(found.rows).tolist(),
-            (view.room.free if first is None else first)[found.rows].tolist(),
-            clean[found.rows].tolist(),
-            strict=True,
-        )
-    ]
-    return Taking(found.rows, np.array(masks, np.int64), np.full(size, worker.cpu), np.full(size, worker.memory))
+    masks = view.free_gpus(found.rows)
+    if (np.bitwise_count(masks) != worker.gpus).any():
+        better = (view.room.free if first is None else first)[found.rows] & view.room.fleet.clean[found.rows]
+        pairs = zip(masks.tolist(), better.tolist(), strict=True)
+        masks = np.array([pick_gpus(free, good, worker.gpus) for free, good in pairs], np.int64)
+    return Taking(found.rows, masks, np.full(size, worker.cpu), np.full(size, worker.memory))
 
 
 def pick_gpus(free: int, better: int, count: int) -> int:

@@ -102,8 +102,13 @@ def _links(found: Found, fleet: Fleet) -> tuple[int, ...]:
 
 
 def _slowest(rows: Ints, link: int, rails: tuple[int, ...], fleet: Fleet) -> tuple[float, ...]:
-    slowest = fleet.rates(link, rows).min(axis=0).tolist()
-    return tuple(slowest[rail] for rail in rails)
+    patterns = frozenset(fleet.ports.pattern[rows].tolist())
+    key = ("slowest", patterns, link, rails)
+    if key not in fleet.memo:
+        slowest = fleet.ports.rates[link][sorted(patterns)].min(axis=0).tolist()
+        fleet.memo[key] = tuple(slowest[rail] for rail in rails)
+    rates: tuple[float, ...] = fleet.memo[key]
+    return rates
 
 
 def _ethernet(found: Found, fleet: Fleet) -> list[float]:

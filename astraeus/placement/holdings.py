@@ -1,9 +1,8 @@
 """What is held, as arrays: made anew only for the part of the holdings that changed."""
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -44,10 +43,10 @@ class Owners:
     """Numbers for the words that say who holds a machine; a number stays as long as the fleet does."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.names: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
-        self._order: Ints = np.zeros(1, np.int64)
-        self._lock = threading.Lock()
+        self._next = count()
+        self._order: tuple[int, Ints] = (0, np.zeros(1, np.int64))
 
     @classmethod
     def of(cls, fleet: Fleet) -> "Owners":
@@ -59,22 +58,20 @@ class Owners:
         """The number of an owner."""
         found = self._numbers.get(name)
         if found is None:
-            with self._lock:
-                found = self._numbers.get(name, len(self.names))
-                if found == len(self.names):
-                    self.names.append(name)
-                    self._numbers[name] = found
+            # Passes on several threads may share a fleet: a number is drawn and named before any of them can have it.
+            number = next(self._next)
+            self.names[number] = name
+            found = self._numbers.setdefault(name, number)
         return found
 
     def order(self) -> Ints:
         """The place of every owner's name in their order; index 0 stands for nobody."""
-        order = self._order
-        if order.size != len(self.names) + 1:
-            names = sorted(range(len(self.names)), key=self.names.__getitem__)
-            order = np.zeros(len(names) + 1, np.int64)
-            order[np.array(names, np.int64) + 1] = np.arange(1, len(names) + 1)
-            self._order = order
-        return order
+        if self._order[0] != len(self.names):
+            names = self.names.copy()
+            order = np.zeros(max(names, default=-1) + 2, np.int64)
+            order[np.array(sorted(names, key=names.__getitem__), np.int64) + 1] = np.arange(1, len(names) + 1)
+            self._order = len(names), order
+        return self._order[1]
 
 
 class Holdings:

@@ -43,9 +43,9 @@ class Kept:
     owner: str
     taken: list[tuple[Room, Taking]] = field(default_factory=list)
 
-    def is_in(self, layer: Layer) -> bool:
-        """Whether a layer leaves this room out."""
-        return not isinstance(layer.depth, Unpromised) or self.ask.priority >= layer.depth.priority
+    def is_in(self, depth: Depth) -> bool:
+        """Whether this room is left out at a depth."""
+        return not isinstance(depth, Unpromised) or self.ask.priority >= depth.priority
 
 
 class Layers:
@@ -57,17 +57,19 @@ class Layers:
         self.memory = memory
         self.stopping: Bools = holdings.stopping.copy()
         self._start = memory.begin(holdings)
-        self._rooms: dict[Layer, Room] = {}
+        self._rooms: dict[tuple[Depth, bool], Room] = {}
         self._taken: list[tuple[Taking, str]] = []
         self._kept: dict[int, Kept] = {}
         self._first: tuple[Taking, str] | None = None
 
     def room(self, depth: Depth, protected: bool = False) -> Room:
         """One of the rooms."""
-        layer = Layer(depth, protected and self._first is not None)
-        if layer not in self._rooms:
-            self._rooms[layer] = self._make(layer)
-        return self._rooms[layer]
+        protected = protected and self._first is not None
+        found = self._rooms.get((depth, protected))
+        if found is None:
+            layer = Layer(depth, protected)
+            found = self._rooms[layer] = self._make(layer)
+        return found
 
     @property
     def looks_ahead(self) -> bool:
@@ -85,8 +87,8 @@ class Layers:
         """Keep room for a waiting claim; `drop` undoes it."""
         self._kept[ask.claim] = kept = Kept(ask, taking, owner)
         self._step(ask.claim, owner, taking)
-        for layer, room in self._rooms.items():
-            if kept.is_in(layer):
+        for (depth, _), room in self._rooms.items():
+            if kept.is_in(depth):
                 kept.taken.append((room, room.take(taking, owner)))
             else:
                 room.given.append(taking.rows)
@@ -119,11 +121,11 @@ class Layers:
         fresh = victims & ~self.stopping
         self.stopping |= victims
         self.memory.states.step("stop", victims.tobytes())
-        for layer, room in self._rooms.items():
-            if layer.depth == SOON or isinstance(layer.depth, Unpromised):
+        for (depth, _), room in self._rooms.items():
+            if depth == SOON or isinstance(depth, Unpromised):
                 room.give_back(self.holdings.taking(fresh))
-            elif isinstance(layer.depth, int):
-                room.give_back(self.holdings.taking(fresh & ~self.holdings.evictable(layer.depth)))
+            elif isinstance(depth, int):
+                room.give_back(self.holdings.taking(fresh & ~self.holdings.evictable(depth)))
 
     def _step(self, what: str | int, owner: str, taking: Taking) -> None:
         arrays = (taking.rows, taking.masks, taking.cpu, taking.memory)
@@ -142,12 +144,12 @@ class Layers:
                 room.take(taking, owner)
         elif self._taken:
             room.take(joined([taking for taking, _ in self._taken]), "")
-        taken = [(kept, room.take(kept.taking, kept.owner)) for kept in self._kept.values() if kept.is_in(layer)]
+        taken = [(kept, room.take(kept.taking, kept.owner)) for kept in self._kept.values() if kept.is_in(layer.depth)]
         if layer.protected and self._first is not None:
             room.take(*self._first)
             room.given.append(self._first[0].rows)
         if layer.depth != NOW or layer.protected:
-            room.given += [kept.taking.rows for kept in self._kept.values() if not kept.is_in(layer)]
+            room.given += [kept.taking.rows for kept in self._kept.values() if not kept.is_in(layer.depth)]
             room.basis = self.room(NOW, layer.protected and layer.depth != NOW)
         room = self.memory.recall(layer, room)
         for kept, part in taken:

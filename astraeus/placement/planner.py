@@ -1,7 +1,5 @@
 """The scheduler's decisions: a snapshot in, a plan out. Nothing here reads a clock, a file or a database."""
 
-import threading
-
 from astraeus.placement.memory import Memory
 from astraeus.placement.passing import Pass, in_order
 from astraeus.placement.types import Plan, Snapshot
@@ -21,15 +19,16 @@ class Planner:
     """
 
     def __init__(self) -> None:
-        self._memory = Memory()
-        self._turn = threading.Lock()
+        self._memories: list[Memory] = []
 
     def plan(self, snapshot: Snapshot, now: float) -> Plan:
         """The same as `plan(snapshot, now)`."""
-        with self._turn:
-            memory, self._memory = self._memory, Memory()
-            one = Pass(snapshot, now, memory)
-            decided = one.run()
-            # A pass that fails leaves nothing behind.
-            self._memory = one.memory
-            return decided
+        # A pass has its memory to itself: one beside it starts anew, and one that fails leaves nothing behind.
+        try:
+            memory = self._memories.pop()
+        except IndexError:
+            memory = Memory()
+        one = Pass(snapshot, now, memory)
+        decided = one.run()
+        self._memories[:] = [one.memory]
+        return decided

@@ -128,10 +128,17 @@ def _nearest_anew(need: Need, size: int, view: View) -> tuple[int, int | None]:
     for least in (size, 1):
         for level in levels:
             if view.kind.most_ever(level) >= least:
-                counts, most = view.counts(level), view.kind.capacity(level)
-                wide = int(most.max()) + 1
-                return level, int(np.argmax(((most >= size) * wide + counts) * wide + most))
+                return level, _nearest_domain(level, size, view)
     return levels[0], None
+
+
+def _nearest_domain(level: int, size: int, view: View) -> int:
+    if (level, size) not in view.nearest:
+        counts, most = view.counts(level), view.kind.capacity(level)
+        wide = int(most.max()) + 1
+        view.nearest[level, size] = int(np.argmax(((most >= size) * wide + counts) * wide + most))
+    domain: int = view.nearest[level, size]
+    return domain
 
 
 def _blockers(level: int, domain: int | None, view: View, worker: Worker) -> Standing:
@@ -139,9 +146,11 @@ def _blockers(level: int, domain: int | None, view: View, worker: Worker) -> Sta
     key = ("blockers", worker.min_gbps, worker.interconnect, worker.named, worker.labels)
     if key not in memo:
         able, before, after = _standing(level, domain, view.kind, worker)
-        fit = view.fit[able]
-        told = (*before, *_taken(able, fit, view, worker), *after)
-        memo[key] = Standing(int(np.count_nonzero(fit)), told)
+        if id(able) not in memo:
+            fit = view.fit[able]
+            memo[id(able)] = int(np.count_nonzero(fit)), _taken(able, fit, view, worker)
+        has, taken = memo[id(able)]
+        memo[key] = Standing(has, (*before, *taken, *after))
     standing: Standing = memo[key]
     return standing
 

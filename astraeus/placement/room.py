@@ -66,7 +66,7 @@ class Room:
         self.basis, self.given = other.basis, other.given
         self._tidy()
         if not alike.all():
-            self._changed(np.flatnonzero(~alike))
+            self._changed((~alike).nonzero()[0])
             if not shrunk.all():
                 self._grow()
 
@@ -126,7 +126,7 @@ class Room:
     def open_rows(self) -> Ints:
         """Machines among which are all that have a free GPU."""
         if self._open is None:
-            self._open = np.flatnonzero(self.free)
+            self._open = self.free.nonzero()[0]
         return self._open
 
     def view(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> View:

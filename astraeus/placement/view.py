@@ -59,7 +59,7 @@ class View:
     def rows(self) -> Ints:
         """The machines that fit, in rank order."""
         if self._rows is None:
-            self._rows = np.flatnonzero(self.fit)
+            self._rows = self.fit.nonzero()[0]
         return self._rows
 
     def free_gpus(self, rows: Ints) -> Ints:

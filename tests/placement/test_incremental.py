@@ -6,9 +6,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from placement.drawing import applied
+from placement.drawing import applied, ask, draw
 from placement.fleets import asks, snapshots
 
+from astraeus.placement.building import fleet_of
+from astraeus.placement.holdings import Owners
 from astraeus.placement.planner import Planner, plan
 from astraeus.placement.types import Plan, Snapshot
 
@@ -66,8 +68,6 @@ def test_incremental_equals_fresh(world: Snapshot, new: Any, edits: list[str], d
 
 
 def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: Any) -> None:
-    from placement.drawing import ask, draw
-
     world = replace(draw("fabric f\nleaf l\n  a0 ........\n"), asks=(ask("n", 1, gpus=8, machines=1),))
     planner = Planner()
     with monkeypatch.context() as broken:
@@ -77,3 +77,12 @@ def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: Any) -> None:
         except ZeroDivisionError:
             pass
     assert planner.plan(world, 0.0) == plan(world, 0.0)
+
+
+def test_names_of_runs_long_gone_are_not_kept_for_ever(monkeypatch: Any) -> None:
+    monkeypatch.setattr("astraeus.placement.building.OWNERS_MOST", 3)
+    world, planner = draw("fabric f\nleaf l\n  a0 ........\n"), Planner()
+    for number in range(10):
+        world = replace(world, asks=(ask(f"n{number}", number, gpus=8, machines=1),), holdings=())
+        assert planner.plan(world, 0.0) == plan(replace(world, machines=(*world.machines,)), 0.0)
+    assert len(Owners.of(fleet_of(world.machines)).names) < 10
