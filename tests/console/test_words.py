@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from console.conftest import EVIL, SCREENSHOTS, Console, opened, shell, token
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 from support.stack import DevStack
 
 pytestmark = pytest.mark.slow
@@ -130,8 +131,19 @@ def test_a_huge_log_is_drawn_in_small(console: Console) -> None:
     expect(page.locator(".line.hit")).to_contain_text("299987")
 
 
+def serious_faults(page: Page) -> list[str]:
+    """What axe-core says of the page, as far as it is serious: the rule and the first element that breaks it."""
+    told = Axe().run(page).response["violations"]
+    return [
+        f"{fault['id']}: {fault['nodes'][0]['html'][:200]}: {fault['nodes'][0]['failureSummary'][:300]}"
+        for fault in told
+        if fault["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_fits_wide_and_narrow(stack: DevStack, browser: Browser, scheme: str) -> None:
+def test_every_page_fits_wide_and_narrow_and_is_accessible(stack: DevStack, browser: Browser, scheme: str) -> None:
     console = opened(stack, browser, color_scheme=scheme)
     console.sign_in(stack.facts["token"])
     console.page.locator("main h1").wait_for()
@@ -142,6 +154,7 @@ def test_every_page_fits_wide_and_narrow(stack: DevStack, browser: Browser, sche
             wide = console.page.evaluate("document.documentElement.scrollWidth")
             console.keep(f"{scheme}-{width}-{path.replace('/', '-')}")
             assert wide <= width, f"{path} is {wide} wide"
+            assert serious_faults(console.page) == [], f"{path}, {scheme}, {width} wide"
     console.check()
     console.context.close()
     assert SCREENSHOTS.is_dir()

@@ -41,7 +41,7 @@ export const Attempts = {
       <p v-if="failure" class="note bad-note"><b>Last failure, attempt {{ failure.attempt }}:</b> {{ failure.detail || cause(failure) }}
         <when :at="failure.ended_at"></when></p>
       <p v-if="!attempts.length" class="soft">Not placed yet.</p>
-      <div v-else class="table-wrap"><table class="table">
+      <div v-else class="table-wrap" tabindex="0"><table class="table">
         <thead><tr><th scope="col">#</th><th scope="col">How it ended</th><th scope="col">Charged</th><th scope="col">Network</th>
           <th scope="col">Waited</th><th scope="col">Ran</th><th scope="col">Machines</th></tr></thead>
         <tbody><template v-for="row in rows" :key="row.key">

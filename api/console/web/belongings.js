@@ -28,7 +28,7 @@ export const Drives = {
   template: `
     <div class="head"><h1>Drives</h1><span class="grow"></span><button v-if="can('editor')" class="button main" @click="ask('make', { name: '', kind: 'machine', path: '' })">New drive</button></div>
     <empty v-if="!shown.rows.length"><h2>No drives yet</h2><p>A drive is a directory on each machine, or one that all machines share; runs mount it by its name.</p></empty>
-    <div v-else class="table-wrap"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">Kind</th><th scope="col">Directory</th><th scope="col">Made</th><th v-if="can('editor')" scope="col">Orders</th></tr></thead>
+    <div v-else class="table-wrap" tabindex="0"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">Kind</th><th scope="col">Directory</th><th scope="col">Made</th><th v-if="can('editor')" scope="col">Orders</th></tr></thead>
       <tbody><tr v-for="row in shown.rows" :key="row.name"><th scope="row">{{ row.name }}</th><td data-head="Kind">{{ row.kind === "shared" ? "shared by all machines" : "on each machine" }}</td><td data-head="Directory">{{ row.path || "kept by the agent" }}</td>
         <td data-head="Made"><when :at="row.created_at"></when></td><td v-if="can('editor')"><button class="button danger" :aria-label="'Delete ' + row.name" @click="ask('remove', { chosen: row.name })">Delete</button></td></tr></tbody></table></div>
     <question ref="make" title="New drive" confirm="Make drive" @yes="give('put', { name, kind, path }, $event)"><label class="field">Name<input v-model="name" required maxlength="63"></label>
@@ -50,7 +50,7 @@ export const Secrets = {
     <div class="head"><h1>Secrets</h1><span class="grow"></span><button v-if="can('editor')" class="button main" @click="ask('make', { name: '', value: '' })">New secret</button></div>
     <p class="soft">Only names are shown; values are sealed and never leave the server except into workers that ask for them by name.</p>
     <empty v-if="!shown.rows.length"><h2>No secrets yet</h2><p>Runs name them in <code>secret_env</code>.</p></empty>
-    <div v-else class="table-wrap"><table class="table"><thead><tr><th scope="col">Name</th><th v-if="can('editor')" scope="col">Orders</th></tr></thead>
+    <div v-else class="table-wrap" tabindex="0"><table class="table"><thead><tr><th scope="col">Name</th><th v-if="can('editor')" scope="col">Orders</th></tr></thead>
       <tbody><tr v-for="row in shown.rows" :key="row.name"><th scope="row"><code>{{ row.name }}</code></th><td v-if="can('editor')" class="row"><button class="button" :aria-label="'Replace ' + row.name" @click="ask('make', { name: row.name, value: '' })">Replace</button>
         <button class="button danger" :aria-label="'Delete ' + row.name" @click="ask('remove', { chosen: row.name })">Delete</button></td></tr></tbody></table></div>
     <question ref="make" title="Set a secret" confirm="Save secret" @yes="put"><label class="field">Name<input v-model="name" required maxlength="256" placeholder="WANDB_API_KEY"></label>
@@ -80,7 +80,7 @@ export const Tokens = {
     <section v-if="made" class="card note" role="status"><h2>The new token</h2><p>It is shown this once. Keep it where secrets are kept.</p><p class="row"><code class="token">{{ made }}</code>
       <button class="button" @click="copyToken">{{ copied ? "Copied" : "Copy" }}</button><button class="button" @click="made = ''">Hide</button></p></section>
     <empty v-if="!shown.rows.length"><h2>No tokens of this workspace</h2></empty>
-    <div v-else class="table-wrap"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">Role</th><th scope="col">State</th><th scope="col">Made</th><th scope="col">Last used</th><th scope="col">Expires</th><th scope="col">Orders</th></tr></thead>
+    <div v-else class="table-wrap" tabindex="0"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">Role</th><th scope="col">State</th><th scope="col">Made</th><th scope="col">Last used</th><th scope="col">Expires</th><th scope="col">Orders</th></tr></thead>
       <tbody><tr v-for="row in shown.rows" :key="row.id"><th scope="row">{{ row.name }}</th><td data-head="Role">{{ row.role }} <span v-if="row.cluster" class="label">{{ row.cluster }}</span></td>
         <td data-head="State"><span class="chip" :class="state(row) === 'good' ? 'is-running' : 'is-cancelled'">{{ state(row) }}</span></td><td data-head="Made"><when :at="row.created_at"></when></td>
         <td data-head="Last used"><when :at="row.last_used_at"></when></td><td data-head="Expires"><when v-if="row.expires_at" :at="row.expires_at"></when><span v-else>never</span></td>

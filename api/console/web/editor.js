@@ -139,6 +139,8 @@ export const Editor = {
         CM.EditorView.updateListener.of((update) => update.docChanged && this.$emit("changed", this.text())),
       ],
     });
+    // A narrow editor scrolls; those without a pointer scroll what has the focus.
+    this.view.scrollDOM.tabIndex = 0;
     this.watching = new MutationObserver(() => this.view.dispatch({ effects: theme.reconfigure(themed()) }));
     this.watching.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     this.mark();

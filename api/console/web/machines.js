@@ -73,7 +73,7 @@ export const Machines = {
         <div class="row" role="group" aria-label="Health"><button v-for="[name, count] in healths" :key="name" class="filter" :aria-pressed="health === name"
           @click="health = health === name ? '' : name"><i class="tile" :class="'m-' + name"></i>{{ name }} <b>{{ count }}</b></button></div></div>
       <empty v-if="!rows.length"><h2>No machine is like that</h2></empty>
-      <div v-else class="table-wrap"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col" class="num">GPUs free</th>
+      <div v-else class="table-wrap" tabindex="0"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col" class="num">GPUs free</th>
           <th scope="col">Model</th><th scope="col">Leaf group</th><th scope="col">Runs</th><th scope="col">Out of work because</th><th v-if="can('admin')" scope="col">Orders</th></tr></thead>
         <tbody><tr v-for="row in rows.slice(0, most)" :key="row.name"><th scope="row"><a class="name" :href="link('machines', row.cluster, row.name)">{{ row.name }}</a>
             <span v-if="row.faults" class="label warn">{{ row.faults }} {{ row.faults === 1 ? "fault" : "faults" }}</span></th>
@@ -110,7 +110,7 @@ export const Machine = {
       <div class="row wrap"><span v-for="nic in one.nics" :key="nic.device + nic.port" class="label" :class="{ 'bad-note': !nic.up }">{{ nic.device }}:{{ nic.port }} · {{ nic.link }} {{ nic.gbps }} Gb/s · rail {{ nic.rail }} · {{ nic.up ? "up" : "down" }}</span></div></section>
     <section class="card"><h2>Labels</h2><dl class="facts"><template v-for="(value, key) in one.labels" :key="key"><dt>{{ key }}</dt><dd>{{ value }}</dd></template></dl></section>
     <section class="card"><h2>What ran here</h2><p v-if="!shown.history.length" class="soft">Nothing yet.</p>
-      <div v-else class="table-wrap"><table class="table"><thead><tr><th scope="col">Run</th><th scope="col">Attempt</th><th scope="col">Began</th><th scope="col">Took</th><th scope="col">How it ended</th></tr></thead>
+      <div v-else class="table-wrap" tabindex="0"><table class="table"><thead><tr><th scope="col">Run</th><th scope="col">Attempt</th><th scope="col">Began</th><th scope="col">Took</th><th scope="col">How it ended</th></tr></thead>
         <tbody><tr v-for="row in shown.history" :key="row.name + row.attempt + row.granted_at"><td><a v-if="row.ours" :href="link('runs', one.cluster, row.name)">{{ row.name }}</a><span v-else>{{ row.name }}</span></td>
           <td data-head="Attempt">{{ row.attempt }}</td><td data-head="Began"><when :at="row.granted_at"></when></td><td data-head="Took"><span-of :from="row.granted_at" :to="row.released_at"></span-of></td>
           <td data-head="Ended"><b>{{ row.cause ? row.cause.replaceAll("_", " ") : "goes on" }}</b> {{ row.detail }}</td></tr></tbody></table></div></section>`,

@@ -88,7 +88,7 @@ export const Runs = {
       <h2>No run is like that</h2>
       <p><button class="button" @click="clear">Show all {{ all }} runs</button></p>
     </empty>
-    <div v-else class="table-wrap">
+    <div v-else class="table-wrap" tabindex="0">
       <table ref="table" class="table runs" @keydown.down="move($event, 1)" @keydown.up="move($event, -1)">
         <caption class="hidden">Runs, newest first</caption>
         <thead><tr><th scope="col">Name</th><th scope="col">Cluster</th><th scope="col">State</th>

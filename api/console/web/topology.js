@@ -81,7 +81,7 @@ export const Topology = {
         <section class="card"><h2>Free now</h2><p class="value">{{ shown.totals.free }} of {{ shown.totals.gpus }} GPUs</p>
           <ul class="legend"><li v-for="state in legend" :key="state"><i class="tile" :class="'m-' + state"></i>{{ counts[state] || 0 }} {{ state }}</li></ul></section>
         <section class="card wide"><h2>Largest gang that fits now</h2>
-          <div class="table-wrap"><table class="table small"><thead><tr><th scope="col">Rung</th><th scope="col">On</th><th scope="col" class="num">GPUs</th><th scope="col">Shape</th><th scope="col">Where</th></tr></thead>
+          <div class="table-wrap" tabindex="0"><table class="table small"><thead><tr><th scope="col">Rung</th><th scope="col">On</th><th scope="col" class="num">GPUs</th><th scope="col">Shape</th><th scope="col">Where</th></tr></thead>
             <tbody><tr v-for="room in shown.rooms" :key="room.rung"><td>{{ room.rung }}</td><td>{{ room.words }}</td><td class="num"><b>{{ room.total }}</b></td>
               <td>{{ room.total ? room.machines + " × " + room.gpus : "none fits" }}</td><td class="soft">{{ room.place }}</td></tr></tbody></table></div>
           <p v-for="(count, run) in shown.kept" :key="run" class="soft">{{ count }} of the free GPUs are kept for {{ run }}, which waits.</p></section>
