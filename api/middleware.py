@@ -1,6 +1,8 @@
 """Around every request: an id, a line in the log, a count, and an answer even to the unexpected."""
 
+import asyncio
 import logging
+import math
 import re
 import time
 import uuid
@@ -14,6 +16,7 @@ from api.metrics import Metrics
 log = logging.getLogger("astraeus.api")
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+DRAINED_MOST, DRAIN_SECONDS = 1024 * 1024, 2.0
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET = ("/healthz", "/readyz", "/metrics", "/agent/v1/sync")
 
@@ -33,6 +36,7 @@ class Observed:
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         began, status, unread = time.monotonic(), 0, _has_body(Headers(scope=scope))
+        size = _declared_size(Headers(scope=scope))
 
         async def take() -> Message:
             nonlocal unread
@@ -46,6 +50,9 @@ class Observed:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
+                if unread and status >= 400 and size <= DRAINED_MOST:
+                    # Closing on a body still under way resets the connection, and the answer is lost with it.
+                    await _drain(take)
                 if unread and status >= 400:
                     # Only this stops a sender whose body nobody will read.
                     headers["Connection"] = "close"
@@ -67,6 +74,22 @@ class Observed:
         level = logging.DEBUG if scope["path"] in QUIET else logging.INFO
         text = "%s %s %d %.1f ms (request %s)"
         log.log(level, text, scope["method"], scope["path"], status, seconds * 1000, request_id)
+
+
+async def _drain(take: Receive) -> None:
+    """Take what is left of a small body, for a moment."""
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while (message := await take())["type"] == "http.request" and message.get("more_body", False):
+                pass
+    except TimeoutError:
+        pass
+
+
+def _declared_size(headers: Headers) -> float:
+    """The body's length in bytes as the client says it; infinite for one sent in chunks."""
+    length = headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 16 else math.inf
 
 
 def _has_body(headers: Headers) -> bool:

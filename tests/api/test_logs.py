@@ -117,9 +117,15 @@ async def test_a_run_that_was_never_placed_has_no_logs(world: Any, spec: Any) ->
 
 async def test_uploads_of_other_clusters_find_nobody(world: Any) -> None:
     world.state.relays.open("r-1", "lab-b")
-    answer = await world.client("machine").post("/agent/v1/logs/r-1", content=b"x")
+    answer = await world.client("machine").post("/agent/v1/logs/r-1", content=_chunks(b"x"))
     assert answer.status_code == 404
     assert answer.headers["connection"] == "close"
+
+
+async def test_a_small_body_nobody_reads_does_not_cost_the_connection_or_the_answer(world: Any) -> None:
+    answer = await world.client("machine").post("/agent/v1/logs/r-1", content=b"x" * 1000)
+    assert answer.status_code == 404
+    assert "connection" not in answer.headers
 
 
 async def _chunks(*parts: bytes) -> AsyncIterator[bytes]:
