@@ -31,10 +31,14 @@ async def schemathesis(base: str, token: str, where: Path, *options: str) -> tup
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 async def test_schemathesis_finds_nothing(world: Any, serve: Any, tmp_path: Path) -> None:
+    options = world.tokens["admin"], tmp_path, "--exclude-path-regex", "^/agent/"
     async with serve(world) as base:
-        code, printed = await schemathesis(base, world.tokens["admin"], tmp_path, "--exclude-path-regex", "^/agent/")
+        code, printed = await schemathesis(base, *options)
+        if code and "Network Error" in printed:
+            # A connection that broke under a malformed request is no finding about an operation: the same again.
+            code, printed = await schemathesis(base, *options)
     assert code == 0, printed
 
 
