@@ -44,7 +44,8 @@ BROKEN_BY_A_LOSS = frozenset({"exited", "start_failed"})
 class Gang:
     """A locked claim with the names of its run. Its methods judge; `save` writes what they changed.
 
-    `turned` counts the members that went in this transaction, `news` are the messages its run must hear.
+    `turned` counts the members that went in this transaction, `news` are the messages its run must hear, and
+    `touched` is set by whoever changes a member, since that shows on the run though the claim stays as it is.
     """
 
     claim: int

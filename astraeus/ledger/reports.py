@@ -127,7 +127,10 @@ async def _take(tx: Tx, heard: _Heard) -> None:
     current = await _acts_on_present(tx, heard, members.values())
     for member in members.values():
         _settle(member, gangs[member.claim], heard, current, tx.now)
-    await _write(tx, [member for member in members.values() if member.changed])
+    changed = [member for member in members.values() if member.changed]
+    for member in changed:
+        gangs[member.claim].touched = True
+    await _write(tx, changed)
     await save(tx, gangs.values())
 
 

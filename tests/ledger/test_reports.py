@@ -51,6 +51,23 @@ async def test_progress_is_counted_and_announced_once(scene: GangScene) -> None:
     assert await scene.kinds(row) == ["arrived"]
 
 
+async def test_whatever_changes_a_member_is_announced_whether_it_changes_its_gang_or_not(scene: GangScene) -> None:
+    row = await scene.gang("a", ["m-0", "m-1"])
+    agent = FakeAgent(scene.ledger, ["m-0", "m-1"])
+    shown = [("run", f"{row.workspace}/{row.uid}")]
+    agent.live["m-0"].add(f"{row.uid}/1/0")
+    agent.live["m-1"].add(f"{row.uid}/1/1")
+    for state in ("preparing", "arrived"):
+        for rank in (0, 1):
+            assert list((await agent.sync(report(row, rank, f"m-{rank}", state))).changes) == shown, (state, rank)
+    await scene.open_gates(row)
+    for rank in (0, 1):
+        assert list((await agent.sync(report(row, rank, f"m-{rank}", "running"))).changes) == shown, rank
+    await scene.stop(row)
+    for rank in (0, 1):
+        assert list((await agent.sync(report(row, rank, f"m-{rank}", "exited", 1))).changes) == shown, rank
+
+
 async def test_the_number_of_statements_does_not_grow_with_the_reports(ledger: Ledger) -> None:
     counts = []
     for size, name in ((2, "small"), (40, "large")):
