@@ -25,10 +25,10 @@ class Placing:
         self._kept: dict[str, SnapshotKeeper] = {}
 
     @activity.defn
-    async def enter_claim(self, order: ClaimOrder) -> None:
-        """Write the attempt's claim and wake the scheduler."""
+    async def enter_claim(self, order: ClaimOrder) -> bool:
+        """Write the attempt's claim and wake the scheduler; whether the claim is granted already."""
         async with self.ledger.transaction() as tx:
-            await claims.enter(
+            granted = await claims.enter(
                 tx,
                 order.ref.run_uid,
                 order.ref.attempt,
@@ -38,6 +38,7 @@ class Placing:
                 headline=order.headline,
             )
         await self._after(tx, order.cluster)
+        return granted
 
     @activity.defn
     async def widen_claim(self, ref: AttemptRef) -> None:

@@ -125,8 +125,8 @@ class PassResult(Message):
 
 
 @activity.defn
-async def enter_claim(order: ClaimOrder) -> None:
-    """Write the attempt's claim, idempotent by (run uid, attempt), and wake the scheduler."""
+async def enter_claim(order: ClaimOrder) -> bool:
+    """Write the attempt's claim, idempotent by (run uid, attempt), and wake the scheduler; whether it is granted."""
     raise NotImplementedError
 
 

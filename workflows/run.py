@@ -4,57 +4,35 @@ Every phase is idempotent: it may be entered again after a crash or a continue-a
 """
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from typing import TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    from astraeus.model.messages import AttemptRef, RunMessage, Situation
+    from astraeus.model.messages import RunMessage, Situation
     from workflows import contracts
     from workflows.contracts import ClaimOrder, Closing, GateOrder, RunLife, RunNote, StopOrder
     from workflows.decide import Outcome, budget_of, outcome
-    from workflows.inbox import Inbox
-    from workflows.limits import ALIVE, BARRIER_SECONDS, barrier_left, time_limit_left
+    from workflows.limits import BARRIER_SECONDS, barrier_left, time_limit_left
+    from workflows.steps import BOUNDED, HOLDS, Steps, any_of, now
 
 RECONCILE_SECONDS = 300.0
 RECONCILE_MOST = 3600.0
 KILLED_SECONDS = 60.0
 
-STATE = SearchAttributeKey.for_keyword("AstraeusState")
-SHORT = timedelta(seconds=30)
-PATIENT = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
-"""The ledger may be away for long and must not end a run, so these retry until it is back, at most 10 s apart."""
-BOUNDED = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=4)
-"""Starting may be refused for good: after four tries the attempt ends as never started, which is free."""
-
-T = TypeVar("T")
-R = TypeVar("R")
-Wanted = Callable[[RunMessage], bool]
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
 OF_AN_ATTEMPT = frozenset({"preempt", "restart"})
-HOLDS = frozenset({"hold", "release"})
-
 CANCELLED_IN_TEMPORAL = RunMessage(id=0, kind="cancel", who="an operator in Temporal")
 """What a cancellation of the workflow itself means; outbox rows have ids from 1."""
 
 
-def any_of(*kinds: str) -> Wanted:
-    """Messages of these kinds."""
-    return lambda message: message.kind in kinds
-
-
 @workflow.defn
-class RunWorkflow:
+class RunWorkflow(Steps):
     """The life of one run, from its first claim to its final state."""
 
     @workflow.init
     def __init__(self, life: RunLife) -> None:
-        self.life = life
-        self.inbox = Inbox(life.unread, life.seen)
-        self.shown = ""
+        super().__init__(life)
         self.phases: dict[str, Callable[[], Awaitable[None]]] = {
             "queue": self.queue,
             "start": self.start,
@@ -82,47 +60,6 @@ class RunWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         return self.shown
 
-    @workflow.signal(description="the claim was granted")
-    def placed(self, message: RunMessage) -> None:
-        """The scheduler granted the claim."""
-        self.inbox.put(message)
-
-    @workflow.signal(description="the room is needed, by the scheduler or a person")
-    def preempt(self, message: RunMessage) -> None:
-        """Give the room back and wait again, free of charge."""
-        self.inbox.put(message)
-
-    @workflow.signal(description="end the run for good")
-    def cancel(self, message: RunMessage) -> None:
-        """Stop and end as Cancelled."""
-        self.inbox.put(message)
-
-    @workflow.signal(description="a machine of the gang was lost")
-    def machine_lost(self, message: RunMessage) -> None:
-        """A machine under the gang was declared lost."""
-        self.inbox.put(message)
-
-    @workflow.signal(description="the gang's situation changed")
-    def gang(self, message: RunMessage) -> None:
-        """All arrived, first failure, all ended, or all gone."""
-        self.inbox.put(message)
-
-    @workflow.signal(description="hold, release or restart")
-    def order(self, message: RunMessage) -> None:
-        """A person's order; a hold or release that was overtaken by a later one is none any more."""
-        if message.kind not in HOLDS or message.id > self.life.heeded:
-            self.inbox.put(message)
-
-    @workflow.query(description="the run's state machine, without its spec")
-    def state(self) -> RunLife:
-        """Where the run stands; for debugging, since the ledger has what users see."""
-        return self.life
-
-    @property
-    def ref(self) -> AttemptRef:
-        """The present attempt."""
-        return AttemptRef(run_uid=self.life.run_uid, attempt=self.life.attempt)
-
     async def queue(self) -> None:
         """Enter the next attempt's claim and wait until it is granted."""
         life = self.life
@@ -136,10 +73,9 @@ class RunWorkflow:
         if life.wait_until is None:
             life.attempt += 1
             life.stop = life.situation = None
-            life.wait_until = _now() + life.patience_seconds
+            life.wait_until = now() + life.patience_seconds
         self.show("Pending", life.headline or "waiting to be placed")
-        await self.enter_claim()
-        message = await self.wait_placed()
+        message = None if await self.enter_claim() else await self.wait_placed()
         life.wait_until = None
         if message is not None and message.kind != "placed":
             held = message.kind == "hold"
@@ -165,8 +101,8 @@ class RunWorkflow:
         self.life.held_by = (message.who or "a person") if message.kind == "hold" else None
         self.inbox.forget(HOLDS, message.id)
 
-    async def enter_claim(self) -> None:
-        """Ask the ledger for room; idempotent by attempt."""
+    async def enter_claim(self) -> bool:
+        """Ask the ledger for room; idempotent. Whether it was granted before, which a workflow made anew missed."""
         life = self.life
         order = ClaimOrder(
             ref=self.ref,
@@ -175,19 +111,19 @@ class RunWorkflow:
             avoid=life.avoid,
             headline=life.headline,
         )
-        await self.act(contracts.enter_claim, order, f"attempt {life.attempt}: enter the claim")
+        return await self.act(contracts.enter_claim, order, f"attempt {life.attempt}: enter the claim")
 
     async def wait_placed(self) -> RunMessage | None:
         """Wait for the grant or an order against it; widens the claim when patience ends."""
         life = self.life
         wanted = any_of("placed", "cancel", "delete", "hold")
-        if life.patience_seconds and life.wait_until and life.wait_until > _now():
+        if life.patience_seconds and life.wait_until and life.wait_until > now():
             message = await self.wait(wanted, life.wait_until, "patience: a tighter rung than the one free now")
             if message is not None:
                 return message
             await self.act(contracts.widen_claim, self.ref, "patience is over: take what is free")
         pause = RECONCILE_SECONDS
-        while (message := await self.wait(wanted, _now() + pause, "wait for room")) is None:
+        while (message := await self.wait(wanted, now() + pause, "wait for room")) is None:
             situation = await self.look()
             if situation.granted_at is not None:
                 return None
@@ -217,7 +153,7 @@ class RunWorkflow:
             if left <= 0:
                 self.end("barrier_timeout", "astraeus", None)
                 return
-            message = await self.wait(wanted, _now() + min(left, BARRIER_SECONDS), "barrier: all members arrive")
+            message = await self.wait(wanted, now() + min(left, BARRIER_SECONDS), "barrier: all members arrive")
             if message is None:
                 situation = await self.look()
             elif message.kind == "arrived":
@@ -241,7 +177,7 @@ class RunWorkflow:
             if limit <= 0:
                 self.end("time_limit", "astraeus", None)
                 return
-            message = await self.wait(wanted, _now() + min(limit, pause), "running: time limit or a look")
+            message = await self.wait(wanted, now() + min(limit, pause), "running: time limit or a look")
             if message is not None and message.kind != "ended":
                 self.end_by(message)
                 return
@@ -282,7 +218,7 @@ class RunWorkflow:
         )
         pause = situation.grace_seconds + KILLED_SECONDS
         while not situation.gone:
-            message = await self.wait(any_of("gone", "machine_lost"), _now() + pause, "stop: SIGTERM, grace, SIGKILL")
+            message = await self.wait(any_of("gone", "machine_lost"), now() + pause, "stop: SIGTERM, grace, SIGKILL")
             situation = await self.look()
             if message is None and not situation.gone:
                 life.undead += await self.disown()
@@ -309,7 +245,7 @@ class RunWorkflow:
         if decision.state == "Pending" and not decision.charged:
             life.free_restarts[decision.cause] = life.free_restarts.get(decision.cause, 0) + 1
         life.phase = decision.phase
-        life.wait_until = _now() + decision.pause_seconds if decision.phase == "backoff" else None
+        life.wait_until = now() + decision.pause_seconds if decision.phase == "backoff" else None
         self.show(decision.state, decision.reason)
 
     async def record(self, decision: Outcome) -> None:
@@ -371,43 +307,3 @@ class RunWorkflow:
             reason,
         )
         self.show(state, reason)
-
-    async def act(
-        self, stub: Callable[[T], Awaitable[R]], argument: T, summary: str, retry: RetryPolicy = PATIENT
-    ) -> R:
-        """Run one short activity; `summary` names it in Temporal's UI."""
-        return await workflow.execute_activity(
-            stub,
-            argument,
-            start_to_close_timeout=SHORT,
-            heartbeat_timeout=ALIVE,
-            retry_policy=retry,
-            summary=summary[:200],
-        )
-
-    async def look(self) -> Situation:
-        """Where the attempt stands in the ledger, in case a message was lost."""
-        return await self.act(contracts.gang_situation, self.ref, "look at the ledger")
-
-    async def wait(self, wanted: Wanted, until: float | None, what: str) -> RunMessage | None:
-        """The next wanted message, or None when `until` comes first; `what` names the timer in Temporal's UI."""
-        if not self.inbox.holds(self.life.attempt, wanted):
-            timeout = None if until is None else timedelta(seconds=max(until - _now(), 0.001))
-            try:
-                await workflow.wait_condition(
-                    lambda: self.inbox.holds(self.life.attempt, wanted), timeout=timeout, timeout_summary=what
-                )
-            except TimeoutError:
-                return None
-        return self.inbox.take(self.life.attempt, wanted)
-
-    def show(self, state: str, reason: str) -> None:
-        """State and reason for Temporal's own UI."""
-        workflow.set_current_details(f"**{state}**: {reason}\n\nattempt {self.life.attempt} on {self.life.cluster}")
-        if state != self.shown:
-            self.shown = state
-            workflow.upsert_search_attributes([STATE.value_set(state)])
-
-
-def _now() -> float:
-    return workflow.now().timestamp()

@@ -25,14 +25,15 @@ async def enter(
     patience_seconds: float,
     avoid: Sequence[str] = (),
     headline: str | None = None,
-) -> None:
-    """Ask for room for an attempt; a second time changes nothing.
+) -> bool:
+    """Ask for room for an attempt; a second time changes nothing. Whether the claim is granted already.
 
     Attempts only grow: one that has ended, or that is older than another, raises Conflict, and so does a final
     run or one whose other attempt still holds a claim.
     """
-    if not await _is_new(tx, uid, attempt):
-        return
+    known = await _known(tx, uid, attempt)
+    if known is not None:
+        return known == "Granted"
     await tx.conn.execute(
         insert(claim).values(
             run_uid=uid,
@@ -48,17 +49,18 @@ async def enter(
     await tx.conn.execute(update(run).where(run.c.uid == uid, run.c.attempt < attempt).values(attempt=attempt))
     await runs.set_state(tx, uid, "Pending", headline or runs.SUBMITTED, attempt=attempt, network=None)
     tx.announce("cluster", cluster)
+    return False
 
 
-async def _is_new(tx: Tx, uid: str, attempt: int) -> bool:
-    """Whether the attempt may enter now; False when it has. Locks the run, so that one entry decides at a time."""
+async def _known(tx: Tx, uid: str, attempt: int) -> str | None:
+    """The state of the attempt's live claim, None when it may enter now. Locks the run: one entry decides at a time."""
     row = await runs.locked(tx, uid)
     if row is None:
         raise NotFound(f"There is no run with uid {uid}")
     claims = await tx.conn.execute(select(claim.c.attempt, claim.c.state).where(claim.c.run_uid == uid))
     states = {known.attempt: known.state for known in claims}
     if states.get(attempt) in ("Waiting", "Granted"):
-        return False
+        return str(states[attempt])
     if row.final:
         raise Conflict(f"{row.name} is {row.state}, which is final; it gets no further attempt")
     latest = max([row.attempt, *states])
@@ -66,7 +68,7 @@ async def _is_new(tx: Tx, uid: str, attempt: int) -> bool:
         raise Conflict(f"Attempt {attempt} of {row.name} is over: attempt {latest} is known")
     if set(states.values()) - {"Released"}:
         raise Conflict(f"Attempt {row.attempt} of {row.name} still has a claim; release it first")
-    return True
+    return None
 
 
 async def last_ended(tx: Tx, uid: str) -> int:

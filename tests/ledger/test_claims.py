@@ -32,6 +32,11 @@ async def test_entering_is_idempotent_and_shows_the_headline(scene: Scene) -> No
     assert present.reason == "Gang restart: a-0 lost its machine"
 
 
+async def test_entering_again_says_whether_the_room_was_granted(scene: Scene) -> None:
+    waiting, placed = await scene.submit("a"), await scene.placed("b", [("m-0", WHOLE)])
+    assert [await scene.enter(waiting), await scene.enter(waiting), await scene.enter(placed)] == [False, False, True]
+
+
 async def test_attempts_only_grow(scene: Scene) -> None:
     row = await scene.submit("a")
     await scene.enter(row, attempt=2)

@@ -2,7 +2,7 @@
 
 import pytest
 from lifecycle.conftest import Live
-from lifecycle.world import World, arrive, fail, lose_machine, nothing, place, reach, state_of, succeed, vanish
+from lifecycle.world import Known, World, arrive, fail, lose_machine, nothing, place, reach, state_of, succeed, vanish
 
 from workflows.run import RunWorkflow
 
@@ -106,6 +106,13 @@ async def test_a_grant_whose_message_was_lost_is_found_within_minutes(live: Live
     async with live(on_enter=[place_silently]) as world:
         assert await state_of(world) == "Succeeded"
     assert 0 < world.when("start_workers")[0] - world.when("enter_claim")[0] <= 301
+
+
+async def test_a_workflow_made_anew_goes_on_at_once_with_the_grant_that_the_ledger_has(live: Live) -> None:
+    async with live(on_enter=[nothing], attempts={1: Known(granted_at=0.0)}, life={"patience_seconds": 900}) as world:
+        assert await state_of(world) == "Succeeded"
+    assert world.when("start_workers")[0] - world.when("enter_claim")[0] < 5
+    assert not world.when("widen_claim")
 
 
 async def test_a_claim_that_the_ledger_lost_is_entered_again(live: Live) -> None:

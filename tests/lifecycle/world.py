@@ -139,10 +139,12 @@ class World:
         await acts[min(attempt, len(acts)) - 1](self, attempt)
 
     @activity.defn
-    async def enter_claim(self, order: ClaimOrder) -> None:
+    async def enter_claim(self, order: ClaimOrder) -> bool:
+        granted = self.at(order.ref.attempt).granted_at is not None
         if order not in self.claims:
             self.claims.append(order)
         await self._step("enter_claim", self.on_enter, order.ref.attempt)
+        return granted
 
     @activity.defn
     async def widen_claim(self, ref: AttemptRef) -> None:

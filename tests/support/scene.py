@@ -74,10 +74,10 @@ class Scene:
             row, _ = await runs.submit(tx, self.workspace, CLUSTER, parse_submission(raw), raw, "ada", key)
         return row
 
-    async def enter(self, row: RunRow, attempt: int = 1, patience: float = 0, headline: str | None = None) -> None:
-        """Enter a claim."""
+    async def enter(self, row: RunRow, attempt: int = 1, patience: float = 0, headline: str | None = None) -> bool:
+        """Enter a claim; whether it is granted already."""
         async with self.ledger.transaction() as tx:
-            await claims.enter(tx, row.uid, attempt, CLUSTER, patience, ["m-9"], headline)
+            return await claims.enter(tx, row.uid, attempt, CLUSTER, patience, ["m-9"], headline)
 
     async def waiting(self, name: str, **parts: Any) -> RunRow:
         """A run whose first claim waits."""
