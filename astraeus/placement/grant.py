@@ -10,7 +10,7 @@ from astraeus.placement.choose import Found
 from astraeus.placement.fleet import Fleet, Ints
 from astraeus.placement.holdings import Taking
 from astraeus.placement.ladder import ETHERNET, INFINIBAND, LEVELS, ROCE
-from astraeus.placement.types import Ask, Grant, Member
+from astraeus.placement.types import Ask, Grant, Holding, Member
 
 Rails = tuple[int | None, tuple[int, ...]]
 """The link that members reach each other by, and the rails of it that all of them are given."""
@@ -28,6 +28,28 @@ def grant_of(ask: Ask, found: Found, taking: Taking, fleet: Fleet, factors: Mapp
         for rank, (row, mask, pattern) in enumerate(places)
     )
     return Grant(ask.claim, ask.run_uid, ask.attempt, found.rung, place_of(found, fleet, factors, used), members)
+
+
+def held_by(grant: Grant, ask: Ask, now: float) -> tuple[Holding, ...]:
+    """What a claim holds from its grant on, until its time limit."""
+    limit = ask.time_limit_seconds
+    return tuple(
+        Holding(
+            claim=grant.claim,
+            run_uid=grant.run_uid,
+            run_name=ask.run_name,
+            workspace=ask.workspace,
+            attempt=grant.attempt,
+            machine=member.machine,
+            gpu_mask=member.gpu_mask,
+            cpu_cores=member.cpu_cores,
+            memory_bytes=member.memory_bytes,
+            priority=ask.priority,
+            started_at=now,
+            ends_at=None if limit is None else now + limit,
+        )
+        for member in grant.members
+    )
 
 
 def place_of(found: Found, fleet: Fleet, factors: Mapping[str, float], used: Rails | None = None) -> NetworkPlace:

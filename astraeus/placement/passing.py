@@ -30,11 +30,12 @@ def in_order(asks: tuple[Ask, ...]) -> list[Ask]:
 
 @dataclass
 class Pass:
-    """The decisions of one pass, on what an earlier one left in `memory`."""
+    """The decisions of one pass, on what an earlier one left in `memory`; a `terse` one gives no reasons."""
 
     snapshot: Snapshot
     now: float
     memory: Memory
+    terse: bool = False
     grants: list[Grant] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
@@ -162,7 +163,7 @@ class Pass:
         better = None if found is None else self._better(waiting.need, found)
         if found is None or better is None:
             self._make_room(waiting, None)
-        else:
+        elif not self.terse:
             waiting.said = self._patient(waiting, found, better)
 
     def _protected(self, ask: Ask) -> bool:
@@ -311,6 +312,8 @@ class Pass:
 
     def _wait(self, waiting: Waiting, position: int) -> Wait:
         ask = waiting.ask
+        if self.terse:
+            return Wait(ask.claim, ask.run_uid, "", (), position, waiting.victims, waiting.starts_by)
         if waiting.said is not None:
             return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position, waiting.victims)
         told = waiting.told

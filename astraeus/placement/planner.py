@@ -18,7 +18,9 @@ class Planner:
     What did not change is known by the identity of the snapshot's parts, as `SnapshotKeeper` hands them over.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, terse: bool = False) -> None:
+        """With `terse`, who waits is told no reason."""
+        self._terse = terse
         self._memories: list[Memory] = []
 
     def plan(self, snapshot: Snapshot, now: float) -> Plan:
@@ -28,7 +30,7 @@ class Planner:
             memory = self._memories.pop()
         except IndexError:
             memory = Memory()
-        one = Pass(snapshot, now, memory)
+        one = Pass(snapshot, now, memory, self._terse)
         decided = one.run()
         self._memories[:] = [one.memory]
         return decided

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from astraeus.model.spec import Resources
+from astraeus.placement.grant import held_by
 from astraeus.placement.planner import Planner
 from astraeus.placement.types import Ask, Grant, Holding, Machine, Plan, Reserved, Snapshot
 from astraeus.simulator.outcome import Moment, Outcome, Started
@@ -217,23 +218,7 @@ class Simulation:
         )
         run.started = True
         limit = run.job.limit
-        self._held[grant.claim] = tuple(
-            Holding(
-                claim=ask.claim,
-                run_uid=ask.run_uid,
-                run_name=ask.run_name,
-                workspace=ask.workspace,
-                attempt=ask.attempt,
-                machine=member.machine,
-                gpu_mask=member.gpu_mask,
-                cpu_cores=member.cpu_cores,
-                memory_bytes=member.memory_bytes,
-                priority=ask.priority,
-                started_at=self.now,
-                ends_at=None if limit is None else self.now + limit,
-            )
-            for member in grant.members
-        )
+        self._held[grant.claim] = held_by(grant, ask, self.now)
         runs_for = self.options.start_seconds + run.left
         self._at(self.now + (runs_for if limit is None else min(runs_for, limit)), "end", grant.claim)
 
