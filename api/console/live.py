@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 WEB = Path(__file__).parent / "web"
 ASKED_AGAIN_SECONDS = 20.0
-"""How long a page without news is left alone; a token that has ended is noticed by then."""
+"""How long a page without news is left alone; a token that has expired is noticed by then."""
 PAUSE_SECONDS = 0.25
 SHARE = 8
 """A page pauses at least this many times as long as it took to load, so that many of them leave room for agents."""
@@ -64,7 +64,8 @@ class Screen(ui.element, component="web/screen.js", esm={"astraeus-console": "we
 
     async def _follow_once(self, scope: Scope) -> float:
         """Load and show, then wait for news; listening begins before loading, so that none is missed."""
-        topics = self.view.topics(scope, self.params)
+        # A token that was revoked may be the page's own.
+        topics = (*self.view.topics(scope, self.params), f"token:{scope.workspace.id}")
         clock = asyncio.get_running_loop().time
         with self.state.hub.listen(*(t.partition(":")[0] if t.endswith("/") else t for t in topics)) as listener:
             began = clock()

@@ -55,8 +55,3 @@ def seconds(at: datetime | None) -> float | None:
 def of_workspace(*kinds: str) -> Topics:
     """Topics of everything of these kinds in the workspace."""
     return lambda scope, _: tuple(f"{kind}:{scope.workspace.id}" for kind in kinds)
-
-
-def nothing(_: Scope, __: Params) -> tuple[str, ...]:
-    """No topic: what the page shows is not in the change feed, and is read again now and then."""
-    return ()

@@ -17,6 +17,8 @@ from astraeus.ledger.tables import change, cluster
 from astraeus.model.errors import NotFound
 from astraeus.placement.types import Ask, Holding, Machine, Reserved, Snapshot
 
+SHOWN = ("machine", "run", "cluster")
+"""The kinds of change that a snapshot can show."""
 MANY = 2_000
 """Where more than this changed, everything is read anew."""
 CHECKED_SECONDS = 3600.0
@@ -97,7 +99,7 @@ class SnapshotKeeper:
             return _Changed(newest)
         query = (
             select(change.c.kind, change.c.key)
-            .where(change.c.seq > self._seen, change.c.seq <= newest, change.c.kind != "event")
+            .where(change.c.seq > self._seen, change.c.seq <= newest, change.c.kind.in_(SHOWN))
             .limit(MANY + 1)
         )
         rows = (await tx.conn.execute(query)).all()

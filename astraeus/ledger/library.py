@@ -1,4 +1,7 @@
-"""What a workspace keeps for its runs: templates, drives and sealed secrets."""
+"""What a workspace keeps for its runs: templates, drives and sealed secrets.
+
+What changes one is announced under its kind and the workspace's id: every reader of a kind shows all of it.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -41,7 +44,7 @@ DRIVE = (drive.c.name, drive.c.kind, drive.c.path, drive.c.created_at)
 async def put_template(tx: Tx, workspace_id: str, name: str, body: dict[str, Any], actor: str) -> None:
     """Save a submission under a name, in place of an older one."""
     values = {"workspace": workspace_id, "name": name, "body": body, "updated_at": tx.now, "updated_by": actor}
-    await tx.conn.execute(insert_or_replace(tx, template, values, ("body", "updated_at", "updated_by")))
+    await _put(tx, template, values, ("body", "updated_at", "updated_by"))
 
 
 async def get_template(tx: Tx, workspace_id: str, name: str) -> TemplateRow | None:
@@ -65,7 +68,7 @@ async def delete_template(tx: Tx, workspace_id: str, name: str) -> bool:
 async def put_drive(tx: Tx, workspace_id: str, name: str, kind: DriveKind, path: str | None) -> None:
     """Make a drive, or change the kind and path of one."""
     values = {"workspace": workspace_id, "name": name, "kind": kind, "path": path, "created_at": tx.now}
-    await tx.conn.execute(insert_or_replace(tx, drive, values, ("kind", "path")))
+    await _put(tx, drive, values, ("kind", "path"))
 
 
 async def get_drive(tx: Tx, workspace_id: str, name: str) -> DriveRow | None:
@@ -90,7 +93,7 @@ async def put_secret(tx: Tx, cipher: Cipher, workspace_id: str, name: str, value
     """Seal a value under a name, in place of an older one."""
     sealed = cipher.seal(value.encode(), _place(workspace_id, name))
     values = {"workspace": workspace_id, "name": name, "sealed": sealed, "updated_at": tx.now, "updated_by": actor}
-    await tx.conn.execute(insert_or_replace(tx, secret, values, ("sealed", "updated_at", "updated_by")))
+    await _put(tx, secret, values, ("sealed", "updated_at", "updated_by"))
 
 
 async def list_secrets(tx: Tx, workspace_id: str) -> list[str]:
@@ -118,6 +121,14 @@ def _place(workspace_id: str, name: str) -> bytes:
     return f"secret/{workspace_id}/{name}".encode()
 
 
+async def _put(tx: Tx, table: Table, values: dict[str, Any], replaced: tuple[str, ...]) -> None:
+    await tx.conn.execute(insert_or_replace(tx, table, values, replaced))
+    tx.announce(table.name, values["workspace"])
+
+
 async def _delete(tx: Tx, table: Table, workspace_id: str, name: str) -> bool:
     statement = delete(table).where(table.c.workspace == workspace_id, table.c.name == name)
-    return bool((await tx.conn.execute(statement)).rowcount)
+    found = bool((await tx.conn.execute(statement)).rowcount)
+    if found:
+        tx.announce(table.name, workspace_id)
+    return found

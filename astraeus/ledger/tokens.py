@@ -81,6 +81,7 @@ async def create_token(
     view = TokenView(id, name, kind, role, workspace_id, cluster, tx.now, expires_at, None, None)
     values = {column.name: getattr(view, column.name) for column in token.c if hasattr(view, column.name)}
     await tx.conn.execute(token.insert().values(**values, workspace=workspace_id, hash=_hash(plaintext)))
+    tx.announce("token", workspace_id or "")
     return view, plaintext
 
 
@@ -115,6 +116,7 @@ async def revoke_token(tx: Tx, workspace_id: str, id: str) -> bool:
     here = (token.c.id == id) & (token.c.workspace == workspace_id)
     ended = update(token).where(here, token.c.revoked_at.is_(None)).values(revoked_at=tx.now)
     if (await tx.conn.execute(ended)).rowcount:
+        tx.announce("token", workspace_id)
         return True
     return (await tx.conn.execute(select(token.c.id).where(here))).one_or_none() is not None
 

@@ -1,13 +1,15 @@
 """Clusters, workspaces, and the templates and drives that belong to them."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 from support.tenants import CLUSTER, workspace
 
 from astraeus.ledger import tenancy
-from astraeus.ledger.core import Ledger
+from astraeus.ledger.cipher import Cipher
+from astraeus.ledger.core import Ledger, Tx
 from astraeus.model.errors import Invalid, NotFound
 
 
@@ -92,6 +94,26 @@ async def test_drives(ledger: Ledger) -> None:
 async def put_for_nobody(ledger: Ledger) -> None:
     async with ledger.transaction() as tx:
         await tenancy.put_drive(tx, "nobody", "checkpoints", "machine", None)
+
+
+async def test_each_change_of_what_a_workspace_keeps_is_announced_to_it(ledger: Ledger) -> None:
+    home, cipher = (await workspace(ledger)).id, Cipher.from_text(Cipher.generate_text())
+    steps: list[tuple[str, Callable[[Tx], Awaitable[object]]]] = [
+        ("template", lambda tx: tenancy.put_template(tx, home, "a", {}, "ada")),
+        ("template", lambda tx: tenancy.delete_template(tx, home, "a")),
+        ("drive", lambda tx: tenancy.put_drive(tx, home, "a", "shared", "/a")),
+        ("drive", lambda tx: tenancy.delete_drive(tx, home, "a")),
+        ("secret", lambda tx: tenancy.put_secret(tx, cipher, home, "A", "x", "ada")),
+        ("secret", lambda tx: tenancy.delete_secret(tx, home, "A")),
+    ]
+    for kind, step in steps:
+        async with ledger.transaction() as tx:
+            await step(tx)
+        assert list(tx.changes) == [(kind, home)]
+    async with ledger.transaction() as tx:
+        for forget in (tenancy.delete_template, tenancy.delete_drive, tenancy.delete_secret):
+            assert not await forget(tx, home, "a")
+    assert not tx.changes
 
 
 async def test_what_belongs_to_nobody_is_refused(ledger: Ledger) -> None:

@@ -53,11 +53,14 @@ async def test_revoked_for_good(ledger: Ledger) -> None:
         view, plaintext = await create_token(tx, name="ada", kind="user", role="viewer", workspace_id=home.id)
         assert not await revoke_token(tx, other.id, view.id)
         assert await authenticate(tx, plaintext) is not None
+    assert list(tx.changes) == [("token", home.id)]
     async with ledger.transaction() as tx:
         assert await revoke_token(tx, home.id, view.id)
         first = (await tokens(tx, home.id))[0].revoked_at
+    assert list(tx.changes) == [("token", home.id)]
     async with ledger.transaction() as tx:
         assert await revoke_token(tx, home.id, view.id)
+        assert not tx.changes
         assert (await tokens(tx, home.id))[0].revoked_at == first == pytest.approx(tx.now, abs=60)
         assert await authenticate(tx, plaintext) is None
         assert not await revoke_token(tx, home.id, "0" * 16)

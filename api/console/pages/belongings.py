@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from api.auth import RANK, Scope
-from api.console.view import Action, Params, Values, View, model, nothing, seconds
+from api.console.view import Action, Params, Values, View, model, of_workspace, seconds
 from api.services import belongings, fleet
 from api.services.belongings import SECRET_NAME, DriveInput, SecretInput, TokenInput
 from astraeus.model.errors import Invalid, NotAllowed
@@ -73,20 +73,20 @@ DRIVES = View(
     "drives",
     "Drives",
     load_drives,
-    nothing,
+    of_workspace("drive"),
     {"put": Action("editor", _put_drive), "delete": Action("editor", _delete_drive)},
 )
 SECRETS = View(
     "secrets",
     "Secrets",
     load_secrets,
-    nothing,
+    of_workspace("secret"),
     {"put": Action("editor", _put_secret), "delete": Action("editor", _delete_secret)},
 )
 TOKENS = View(
     "tokens",
     "Tokens",
     load_tokens,
-    nothing,
+    of_workspace("token"),
     {"create": Action("admin", _create_token), "revoke": Action("admin", _revoke_token)},
 )

@@ -5,7 +5,7 @@ from typing import Any
 from api.auth import Scope
 from api.console.listing import gpus_of
 from api.console.pages.run import shortened
-from api.console.view import Action, Params, Values, View, model, nothing, seconds
+from api.console.view import Action, Params, Values, View, model, of_workspace, seconds
 from api.services import templates
 from api.services.templates import TemplateRun
 
@@ -41,6 +41,6 @@ VIEW = View(
     "templates",
     "Templates",
     load,
-    nothing,
+    of_workspace("template"),
     {"run": Action("editor", _run), "delete": Action("editor", _delete)},
 )
