@@ -43,6 +43,14 @@ async def counts(tx: Tx, workspace_id: str) -> dict[str, int]:
     return {row.state: row.runs for row in await tx.conn.execute(query)}
 
 
+async def namesakes(tx: Tx, workspace_id: str, uid: str, name: str, limit: int) -> list[dict[str, Any]]:
+    """The other runs that had this name, newest first."""
+    where = and_(*_visible(workspace_id), run.c.name == name, run.c.uid != uid)
+    query = select(*run.c["uid", "cluster", "state", "reason", "submitted_at", "finished_at"]).where(where)
+    found = await tx.conn.execute(query.order_by(run.c.submitted_at.desc(), run.c.uid.desc()).limit(limit))
+    return [dict(row) for row in found.mappings()]
+
+
 async def latest_events(tx: Tx, uid: str, limit: int) -> list[dict[str, Any]]:
     """A run's newest events, newest first."""
     query = select(*event.c["id", "at", "kind", "attempt", "actor", "message"]).where(event.c.run_uid == uid)

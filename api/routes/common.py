@@ -28,6 +28,7 @@ class Segment(Convertor[str]):
 register_url_convertor("segment", Segment())
 
 Name = Annotated[str, Path(description="A name, in any spelling.")]
+Run = Annotated[str, Path(description="A run's name, in any spelling, or its uid.")]
 NewName = Annotated[str, Path(pattern=LABEL, description="A DNS label, in any spelling.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 Cursor = Annotated[str | None, Query(max_length=512, pattern=PLAIN, description="`next_cursor` of the page before.")]

@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.auth import Viewer
 from api.openapi import WITH_TOKEN
-from api.routes.common import BASE, Name, Switch, on
+from api.routes.common import BASE, Run, Switch, on
 from api.services.logs import LogQuery, OpenLog, open_log
 
 router = APIRouter(prefix=BASE, tags=["runs"])
@@ -40,8 +40,8 @@ class LogResponse(StreamingResponse):
 )
 async def log(
     scope: Viewer,
-    name: Name,
-    worker: Annotated[str, Path(description="`<run>-<rank>`.")],
+    name: Run,
+    worker: Annotated[str, Path(description="`<run>-<rank>`, with the run's name or uid.")],
     attempt: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Absent: the latest.")] = None,
     tail: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Begin at the last so many lines.")] = None,
     follow: Annotated[Switch, Query(description="Go on until the worker has ended.")] = "0",

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import Editor, Viewer
 from api.body import read_json, read_model
 from api.openapi import WITH_BODY, WITH_TOKEN, body, problems
-from api.routes.common import BASE, Cluster, Cursor, IdempotencyKey, Limit, Name
+from api.routes.common import BASE, PLAIN, Cluster, Cursor, IdempotencyKey, Limit, Run
 from api.services import events, explain, runs
 from api.services.events import EventPage
 from api.services.explain import Explanation, PlanView
@@ -58,11 +58,14 @@ async def list_runs(
     state: Annotated[list[RunState], Query(description="Any of these.")] = [],  # noqa: B006
     label: Annotated[list[str], Query(description="`key=value`; all of them.")] = [],  # noqa: B006
     cluster: Cluster = None,
+    name: Annotated[
+        str | None, Query(max_length=63, pattern=PLAIN, description="Every run that had this name.")
+    ] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> RunPage:
     """In the order of submission."""
-    return await runs.page(scope, Filters(state, _labels(label), cluster, limit, cursor))
+    return await runs.page(scope, Filters(state, _labels(label), cluster, name, limit, cursor))
 
 
 def _labels(texts: list[str]) -> dict[str, str]:
@@ -76,8 +79,8 @@ def _labels(texts: list[str]) -> dict[str, str]:
 
 
 @router.get("/runs/{name:segment}", responses=WITH_TOKEN, summary="One run")
-async def get(scope: Viewer, name: Name) -> RunView:
-    """The live run of that name, else the latest."""
+async def get(scope: Viewer, name: Run) -> RunView:
+    """The live run of that name, else the latest; by its uid, that very run."""
     return await runs.get(scope, name)
 
 
@@ -88,14 +91,14 @@ async def get(scope: Viewer, name: Name) -> RunView:
     responses=WITH_TOKEN | {204: {"description": "It was final, and is hidden now"}},
     summary="Stop, then hide",
 )
-async def delete(scope: Editor, name: Name) -> RunView | Response:
+async def delete(scope: Editor, name: Run) -> RunView | Response:
     """The name is free at once. Valid in every state, and twice."""
     view = await runs.delete(scope, name)
     return Response(status_code=204) if view is None else view
 
 
 def _order(kind: Order, summary: str) -> None:
-    async def give(request: Request, scope: Editor, name: Name) -> RunView:
+    async def give(request: Request, scope: Editor, name: Run) -> RunView:
         order = await read_model(request, OrderInput, optional=True)
         return await runs.order(scope, name, kind, order.why)
 
@@ -120,18 +123,18 @@ _order("release", "Take a hold back")
 
 
 @router.get("/runs/{name:segment}/events", responses=WITH_TOKEN, summary="What happened to a run")
-async def run_events(scope: Viewer, name: Name, limit: Limit = 100, cursor: Cursor = None) -> EventPage:
+async def run_events(scope: Viewer, name: Run, limit: Limit = 100, cursor: Cursor = None) -> EventPage:
     """Oldest first."""
     return await events.page(scope, limit, cursor, name)
 
 
 @router.get("/runs/{name:segment}/attempts", responses=WITH_TOKEN, summary="Every attempt of a run")
-async def attempts(scope: Viewer, name: Name) -> AttemptPage:
+async def attempts(scope: Viewer, name: Run) -> AttemptPage:
     """Where each ran, how it ended, and whether it was charged."""
     return await runs.attempts(scope, name)
 
 
 @router.get("/runs/{name:segment}/explain", responses=WITH_TOKEN, summary="Why a run is where it is")
-async def explain_run(scope: Viewer, name: Name) -> Explanation:
+async def explain_run(scope: Viewer, name: Run) -> Explanation:
     """Its reason and, while it waits, all blockers, its place in the queue and what would unblock it."""
     return await explain.explain(scope, name)

@@ -80,7 +80,7 @@ async def forget(state: AppState, id: str) -> None:
 
 async def _where(tx: Tx, row: RunRow, worker: str, attempt: int | None) -> tuple[int, int, str]:
     parts = split_worker_name(worker)
-    if parts is None or parts[0] != row.name or parts[1] >= 10**6:
+    if parts is None or parts[0] not in (row.name, row.uid) or parts[1] >= 10**6:
         raise NotFound(f"{row.name} has no worker {worker!r}; its workers are {row.name}-0, {row.name}-1 and so on.")
     attempt = row.attempt if attempt is None else attempt
     for view in await views.worker_views(tx, row.uid, attempt):

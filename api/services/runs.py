@@ -14,7 +14,7 @@ from astraeus.ledger.core import Tx
 from astraeus.ledger.runs import RunRow
 from astraeus.model.errors import NotFound
 from astraeus.model.faults import parse_submission
-from astraeus.model.names import RUN_NAME_MAX, canonical, name_fault
+from astraeus.model.names import RUN_NAME_MAX, UID, canonical, name_fault
 from astraeus.model.run import AttemptView, RunView
 
 ORDERS = ("cancel", "preempt", "restart", "hold", "release")
@@ -41,6 +41,7 @@ class Filters:
     states: Sequence[str] = ()
     labels: Mapping[str, str] | None = None
     cluster: str | None = None
+    name: str | None = None
     limit: int = 100
     cursor: str | None = None
 
@@ -79,6 +80,7 @@ async def page(scope: Scope, filters: Filters) -> RunPage:
                 states=list(filters.states),
                 labels=dict(filters.labels or {}),
                 cluster=filters.cluster,
+                name=filters.name,
                 limit=filters.limit,
                 cursor=filters.cursor,
             )
@@ -86,12 +88,19 @@ async def page(scope: Scope, filters: Filters) -> RunPage:
 
 
 async def row_named(tx: Tx, scope: Scope, name: str) -> RunRow:
-    """The run of that name, in any spelling. Raises `NotFound`."""
+    """The run of that name, in any spelling, or of that uid. Raises `NotFound`."""
     wanted = canonical(name)
-    row = None if name_fault(wanted, RUN_NAME_MAX) else await runs.find(tx, scope.workspace.id, wanted)
+    row = await _of_uid(tx, scope, wanted)
+    if row is None and not name_fault(wanted, RUN_NAME_MAX):
+        row = await runs.find(tx, scope.workspace.id, wanted)
     if row is None:
         raise NotFound(f"There is no run {wanted!r} in {scope.workspace.path}.")
     return row
+
+
+async def _of_uid(tx: Tx, scope: Scope, uid: str) -> RunRow | None:
+    row = await runs.by_uid(tx, uid) if UID.fullmatch(uid) else None
+    return row if row and row.workspace == scope.workspace.id and row.hidden_at is None else None
 
 
 async def get(scope: Scope, name: str) -> RunView:

@@ -9,7 +9,7 @@ import typer
 from astraeus.cli import output
 from astraeus.cli.patience import patiently
 from astraeus.cli.session import api
-from astraeus.model.names import split_worker_name
+from astraeus.model.names import split_worker_name, worker_name
 
 if TYPE_CHECKING:
     from astraeus.client.api import Api
@@ -48,8 +48,9 @@ class Follower:
         """Write it all."""
         parts = split_worker_name(self._worker)
         if self._attempt is None and parts:
-            # Named, so that a connection made again goes on with the same attempt.
-            self._attempt = int(self._calls.run(parts[0])["attempt"]) or None
+            # Named, so that a connection made again goes on with the same attempt of the same run.
+            run = self._calls.run(parts[0])
+            self._attempt, self._worker = int(run["attempt"]) or None, worker_name(run["metadata"]["uid"], parts[1])
         patiently(self._once)
 
     def _once(self) -> None:

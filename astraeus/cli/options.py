@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
-Run = Annotated[str, typer.Argument(metavar="RUN", show_default=False, help="Name of the run.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", show_default=False, help="Name or uid of the run.")]
 Why = Annotated[str | None, typer.Option("--why", help="The reason, kept with the event.")]
 Set = Annotated[
     list[str] | None,

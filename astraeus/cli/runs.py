@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from astraeus.client.api import Api
 
 COLUMNS = ("NAME", "CLUSTER", "STATE", "REASON")
+OF_ONE_NAME = ("UID", "SUBMITTED", "STATE", "REASON")
 WATCH_SECONDS = 1.0
 State = Annotated[list[str] | None, typer.Option("--state", help="Only runs in this state; repeatable.")]
 FINAL = frozenset({"Succeeded", "Failed", "Cancelled"})
@@ -28,18 +29,21 @@ def runs(
     state: State = None,
     label: Label = None,
     cluster: Cluster = None,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Every run that had this name, by uid.")] = None,
     as_json: Json = False,
 ) -> None:
     """List the runs of the workspace."""
     with api() as calls:
 
         def read() -> list[dict[str, Any]]:
-            return list(calls.runs(states=state or [], labels=label or [], cluster=cluster))
+            return list(calls.runs(states=state or [], labels=label or [], cluster=cluster, name=name))
 
         if watch:
             _watch(read)
         elif as_json:
             output.print_items(read())
+        elif name:
+            output.table(OF_ONE_NAME, map(_row_of_one_name, read()))
         else:
             output.table(COLUMNS, map(row, read()))
 
@@ -47,6 +51,10 @@ def runs(
 def row(run: dict[str, Any]) -> tuple[object, ...]:
     """A run's line in the table."""
     return run["metadata"]["name"], run["cluster"], run["state"], run["reason"]
+
+
+def _row_of_one_name(run: dict[str, Any]) -> tuple[object, ...]:
+    return run["metadata"]["uid"], output.clock(run["submitted_at"]), run["state"], run["reason"]
 
 
 def _watch(read: Callable[[], list[dict[str, Any]]]) -> None:
@@ -181,7 +189,7 @@ def _follow_events(calls: "Api", run: str | None, as_json: bool) -> None:
         with calls.follow_events(after=last) as stream:
             for event in stream:
                 last = event["id"]
-                if run is None or event.get("run") == canonical(run):
+                if run is None or canonical(run) in (event.get("run"), event.get("run_uid")):
                     _show_event(event, as_json)
 
     patiently(read)

@@ -60,7 +60,7 @@ def run(
         elif not as_json:
             output.say(f"{called} submitted to {cluster}: {where.run_page(cluster, called)}")
         if wait:
-            ended = wait_for(calls, called, quiet=as_json)
+            ended = wait_for(calls, made["metadata"]["uid"], quiet=as_json)
             output.print_json(ended) if as_json else None
             finish(ended, quiet=as_json)
 
@@ -91,11 +91,11 @@ class Progress(Protocol):
         """Show a run as it is now."""
 
 
-def wait_for(calls: "Api", name: str, quiet: bool = False) -> dict[str, Any]:
-    """The run once it has ended."""
+def wait_for(calls: "Api", uid: str, quiet: bool = False) -> dict[str, Any]:
+    """The run once it has ended, whoever has its name by then."""
     with _progress(quiet) as progress:
         while True:
-            found = patiently(lambda: calls.run(name))
+            found = patiently(lambda: calls.run(uid))
             progress.show(found)
             if found["state"] in FINAL:
                 return found

@@ -31,14 +31,19 @@ class Api:
         return self._one("POST", "/runs:plan", body=specification, repeatable=True)
 
     def runs(
-        self, *, states: Sequence[str] = (), labels: Sequence[str] = (), cluster: str | None = None
+        self,
+        *,
+        states: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        cluster: str | None = None,
+        name: str | None = None,
     ) -> Iterator[Document]:
-        """All runs, oldest first; `labels` are `key=value`."""
-        params = {"state": list(states) or None, "label": list(labels) or None, "cluster": cluster}
+        """All runs, or all that had a name, oldest first; `labels` are `key=value`."""
+        params = {"state": list(states) or None, "label": list(labels) or None, "cluster": cluster, "name": name}
         return self.connection.pages("/runs", params)
 
     def run(self, name: str) -> Document:
-        """One run, with the workers of its latest attempt."""
+        """One run by its name or uid, with the workers of its latest attempt."""
         return self._one("GET", _at("runs", name))
 
     def explain(self, name: str) -> Document:

@@ -49,22 +49,29 @@ class Client:
         return self.api.plan(_plain(specification))
 
     def runs(
-        self, *, states: Sequence[str] = (), labels: Sequence[str] = (), cluster: str | None = None
+        self,
+        *,
+        states: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        cluster: str | None = None,
+        name: str | None = None,
     ) -> Iterator[RunView]:
-        """All runs, oldest first; `labels` are `key=value`."""
-        return map(RunView.model_validate, self.api.runs(states=states, labels=labels, cluster=cluster))
+        """All runs, or all that had a name, oldest first; `labels` are `key=value`."""
+        return map(RunView.model_validate, self.api.runs(states=states, labels=labels, cluster=cluster, name=name))
 
     def run(self, name: str) -> RunView:
-        """One run, with the workers of its latest attempt."""
+        """One run, with the workers of its latest attempt; here and below a run is named by its name or its uid."""
         return RunView.model_validate(self.api.run(name))
 
     def wait(self, name: str, timeout: float | None = None, every: float = 1.0) -> RunView:
-        """The run once it has ended; `TimeoutError` after `timeout` seconds."""
+        """The run once it has ended, whoever has its name by then; `TimeoutError` after `timeout` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
-        while (run := self.run(name)).state not in FINAL:
+        run = self.run(name)
+        while run.state not in FINAL:
             if end is not None and time.monotonic() + every > end:
                 raise TimeoutError(f"{name} is still {run.state}: {run.reason}")
             time.sleep(every)
+            run = self.run(run.metadata["uid"])
         return run
 
     def cancel(self, name: str, why: str | None = None) -> None:

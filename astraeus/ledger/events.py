@@ -67,6 +67,7 @@ async def list_events(
             at=datetime.fromtimestamp(row.at, UTC),
             kind=row.kind,
             run=row.run_name,
+            run_uid=row.run_uid,
             attempt=row.attempt,
             actor=row.actor,
             message=row.message,

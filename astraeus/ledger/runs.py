@@ -185,6 +185,7 @@ async def list_runs(
     states: Collection[str] = (),
     labels: Mapping[str, str] | None = None,
     cluster: str | None = None,
+    name: str | None = None,
     limit: int = 100,
     cursor: str | None = None,
 ) -> tuple[list[RunRow], str | None]:
@@ -194,6 +195,8 @@ async def list_runs(
         query = query.where(run.c.state.in_(states))
     if cluster is not None:
         query = query.where(run.c.cluster == cluster)
+    if name is not None:
+        query = query.where(run.c.name == canonical(name))
     for key, value in (labels or {}).items():
         query = query.where(_has_label(tx.dialect, key, value))
     if cursor is not None:

@@ -4,6 +4,8 @@ import re
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 RUN_NAME_MAX = 52
+UID = re.compile(r"[0-9a-f]{32}")
+"""A run's identity, as the API gives it out."""
 
 
 def canonical(name: str) -> str:

@@ -101,6 +101,7 @@ class EventView(Lenient):
     at: datetime
     kind: str
     run: str | None = None
+    run_uid: str | None = None
     attempt: int | None = None
     actor: str
     message: str

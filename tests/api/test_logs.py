@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from api.relay import ReaderGone, Relay
+from astraeus.ledger import claims
 from astraeus.model.errors import Away
 
 BASE = "/api/o/acme/w/vision"
@@ -16,15 +17,18 @@ MACHINES = tuple({"name": name, "boot_id": "b-1", "live": []} for name in ("m-1"
 
 
 class Reader:
-    """Reads the log of resnet-1 through a real server, while the test plays the agent."""
+    """Reads a log through a real server, while the test plays the agent."""
 
-    def __init__(self, world: Any, http: httpx.AsyncClient) -> None:
-        self.world, self.http = world, http
+    def __init__(self, world: Any, http: httpx.AsyncClient, path: str = "/runs/resnet/logs/resnet-1") -> None:
+        self.world, self.http, self.path = world, http, path
         self.headers = {"Authorization": f"Bearer {world.tokens['viewer']}"}
+
+    def request(self, query: str = "") -> httpx.Request:
+        return self.http.build_request("GET", f"{BASE}{self.path}{query}", headers=self.headers)
 
     async def ask(self, query: str = "") -> tuple[asyncio.Task[httpx.Response], dict[str, Any]]:
         """Begin to read; the pending answer, and the request that an agent got."""
-        request = self.http.build_request("GET", f"{BASE}/runs/resnet/logs/resnet-1{query}", headers=self.headers)
+        request = self.request(query)
         seen = (await self.world.sync(*MACHINES))["version"]
         told = asyncio.create_task(self.world.sync(*MACHINES, seen=seen, wait_seconds=30))
         answer = asyncio.create_task(self.http.send(request, stream=True))
@@ -86,9 +90,7 @@ async def test_the_upload_ends_when_the_reader_leaves(reader: Reader) -> None:
 
 async def test_a_machine_that_is_away_is_said_to_be(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.services.logs.ANSWER_SECONDS", 0.05)
-    answer, _ = await reader.ask()
-    got = await answer
-    await got.aread()
+    got = await reader.http.send(reader.request())
     assert (got.status_code, got.json()["code"]) == (503, "away")
     assert "m-2" in got.json()["detail"]
     assert (await reader.world.sync(*MACHINES, seen=""))["logs"] == []
@@ -100,6 +102,21 @@ async def test_a_silent_machine_is_not_even_asked(world: Any, placed: Any, monke
     answer = await world.client().get("/runs/resnet/logs/resnet-0")
     assert answer.status_code == 503
     assert (await world.sync(*MACHINES, seen=""))["logs"] == []
+
+
+async def test_the_log_of_an_older_run_is_asked_for_by_its_uid(world: Any, placed: Any, spec: Any, served: Any) -> None:
+    ref = await placed(world)
+    async with world.state.ledger.transaction() as tx:
+        await claims.release(
+            tx, ref, state="Failed", reason="x", cause="exited", detail="x", charged=True, budget_left=9
+        )
+    assert (await world.client().post("/runs", json=spec())).status_code == 201
+    for worker in ("resnet-1", f"{ref.run_uid}-1"):
+        reader = Reader(world, served, f"/runs/{ref.run_uid}/logs/{worker}")
+        answer, log = await reader.ask()
+        assert (log["run_uid"], log["attempt"], log["rank"]) == (ref.run_uid, 1, 1)
+        await asyncio.gather(reader.upload(log, b"of the old one"), answer)
+        assert await answer.result().aread() == b"of the old one"
 
 
 @pytest.mark.parametrize("worker", ["resnet-2", "resnet", "other-0", "resnet-99999999999999999999", "%00-0"])

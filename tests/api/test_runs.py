@@ -172,6 +172,36 @@ async def test_deleting_frees_the_name_at_once_and_hides_what_is_final(both: Any
     assert (await both.client().get("/runs/other")).status_code == 404
 
 
+async def test_runs_of_one_name_are_told_apart_by_uid(both: Any, spec: Any) -> None:
+    from astraeus.ledger import runs
+
+    old = (await both.client().post("/runs", json=spec())).json()["metadata"]["uid"]
+    await both.client().post("/runs/resnet:hold", json={"why": "the old one"})
+    async with both.state.ledger.transaction() as tx:
+        await runs.set_state(tx, old, "Failed", "resnet-0 exited with code 1")
+    new = (await both.client().post("/runs", json=spec())).json()["metadata"]["uid"]
+    await both.client().post("/runs", json=spec("other"))
+    listed = (await both.client().get("/runs", params={"name": "ResNet"})).json()["items"]
+    assert [run["metadata"]["uid"] for run in listed] == [old, new]
+    assert (await both.client().get("/runs/resnet")).json()["metadata"]["uid"] == new
+    assert (await both.client().get(f"/runs/{old.upper()}")).json()["state"] == "Failed"
+    events = (await both.client().get(f"/runs/{old}/events")).json()["items"]
+    assert "the old one" in events[1]["message"]
+    assert {event["run_uid"] for event in events} == {old}
+    assert (await both.client().get(f"/runs/{old}/attempts")).json()["items"] == []
+    assert (await both.client().get(f"/runs/{old}/explain")).json()["reason"] == "resnet-0 exited with code 1"
+    assert (await both.client().post(f"/runs/{old}:cancel")).status_code == 409
+    assert (await both.client().delete(f"/runs/{old}")).status_code == 204
+    assert (await both.client().get(f"/runs/{old}")).status_code == 404
+    assert (await both.client().get("/runs/resnet")).json()["metadata"]["uid"] == new
+
+
+async def test_an_uid_of_another_workspace_is_no_run_of_this_one(both: Any, spec: Any) -> None:
+    uid = (await both.client().post("/runs", json=spec())).json()["metadata"]["uid"]
+    elsewhere = f"http://test/api/o/acme/w/speech/runs/{uid}"
+    assert (await both.client("stranger").get(elsewhere)).status_code == 404
+
+
 @pytest.mark.parametrize("name", ["nobody", "a.b", "x" * 60, "%00", "%F0%9F%9A%80", "a:b", "%20"])
 async def test_there_is_no_such_run(both: Any, name: str) -> None:
     for path in (f"/runs/{name}", f"/runs/{name}/events", f"/runs/{name}/attempts", f"/runs/{name}/explain"):

@@ -22,7 +22,7 @@ def stream(*ids: int) -> bytes:
 def test_a_log_goes_on_where_the_connection_broke(astra: Any, api: FakeApi) -> None:
     answers = iter([Broken(b"one\ntw"), Broken(b""), b"one\ntwo\nthree\n"])
     api.on("GET /runs/a", run_document("a", attempt=3))
-    api.on("GET /runs/a/logs/a-0", lambda _: next(answers))
+    api.on("GET /runs/uid-a/logs/uid-a-0", lambda _: next(answers))
     result = astra("logs", "a-0", "-f")
     assert (result.exit_code, result.stdout) == (0, "one\ntwo\nthree\n")
     assert {request["query"]["attempt"][0] for request in api.requests[1:]} == {"3"}
@@ -31,7 +31,7 @@ def test_a_log_goes_on_where_the_connection_broke(astra: Any, api: FakeApi) -> N
 def test_the_tail_of_a_log_says_where_lines_may_be_missing(astra: Any, api: FakeApi) -> None:
     answers = iter([Broken(b"one\n"), b"three\n"])
     api.on("GET /runs/a", run_document("a"))
-    api.on("GET /runs/a/logs/a-0", lambda _: next(answers))
+    api.on("GET /runs/uid-a/logs/uid-a-0", lambda _: next(answers))
     result = astra("logs", "a-0", "-f", "--tail", "1")
     assert result.stdout == "one\nthree\n"
     assert "lines may be missing" in result.stderr

@@ -69,6 +69,15 @@ def test_get_shows_the_network_the_restarts_and_the_workers(astra: Any, api: Fak
     ]
 
 
+def test_runs_of_one_name_are_listed_by_uid(astra: Any, api: FakeApi) -> None:
+    api.items("GET /runs", [run_document("a", "Failed", "a-0 exited with code 1")])
+    assert astra("runs", "--name", "a").output.splitlines() == [
+        "UID    SUBMITTED            STATE   REASON",
+        "uid-a  2026-01-02 03:04:05  Failed  a-0 exited with code 1",
+    ]
+    assert api.requests[0]["query"]["name"] == ["a"]
+
+
 def test_json_is_the_apis_own(astra: Any, api: FakeApi) -> None:
     run = run_document("a", "Running", "läuft", network=NETWORK, of_a_later_version={"x": [1, None]})
     api.on("GET /runs/a", run)

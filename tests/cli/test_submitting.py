@@ -22,7 +22,7 @@ def life(api: FakeApi, *steps: tuple[str, str]) -> None:
         return 200, run_document("a", state, reason)
 
     api.on("POST /runs", run_document("a"), 201)
-    api.on("GET /runs/a", look)
+    api.on("GET /runs/uid-a", look)
 
 
 def test_waiting_tells_each_change_once_and_ends_with_0(astra: Any, api: FakeApi) -> None:
@@ -55,7 +55,7 @@ def test_waiting_for_a_run_that_does_not_succeed_ends_with_1(astra: Any, api: Fa
 def test_waiting_outlives_an_absence_of_the_server(astra: Any, api: FakeApi) -> None:
     answers = iter([(503, {"code": "away", "detail": "The ledger does not answer."})] * 5)
     api.on("POST /runs", run_document("a"), 201)
-    api.on("GET /runs/a", lambda _: next(answers, (200, run_document("a", "Succeeded", "done"))))
+    api.on("GET /runs/uid-a", lambda _: next(answers, (200, run_document("a", "Succeeded", "done"))))
     assert astra("run", "-f", "-", "--wait", input="{}").exit_code == 0
 
 

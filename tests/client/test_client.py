@@ -71,6 +71,7 @@ def test_what_is_refused_has_code_detail_and_faults(client: Client, api: FakeApi
 def test_waiting_for_the_end(client: Client, api: FakeApi) -> None:
     states = iter(["Pending", "Running", "Succeeded"])
     api.on("GET /runs/a", lambda _: (200, run_document("a", next(states))))
+    api.on("GET /runs/uid-a", lambda _: (200, run_document("a", next(states))))
     assert client.wait("a", every=0.01).state == "Succeeded"
 
 

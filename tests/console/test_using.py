@@ -169,6 +169,43 @@ def test_a_template_is_run_under_a_name(console: Console) -> None:
     console.keep("templates")
 
 
+def test_an_older_run_of_a_name_is_found_read_and_deleted(console: Console) -> None:
+    stack, page = console.stack, console.page
+    stack.submit(shell("again", "echo the first of them", 8, 1))
+    stack.reach("again", "Succeeded")
+    stack.submit(shell("again", "echo the second of them; sleep 600", 8, 1))
+    stack.reach("again", "Running")
+    console.open("runs/lab-a/again")
+    expect(page.locator(".log")).to_contain_text("the second")
+    page.locator(".card", has_text="Other runs of this name").get_by_role("link").click()
+    expect(page.get_by_text("A newer run has this name.")).to_be_visible()
+    expect(page.locator(".log")).to_contain_text("the first")
+    expect(page.locator(".card", has_text="Attempts").get_by_role("row")).to_have_count(2)
+    confirm(page, "Delete", "Delete run")
+    page.wait_for_url("**/runs")
+    console.open("runs/lab-a/again")
+    expect(page.locator("h1 + .chip")).to_have_text("Running")
+    expect(page.get_by_text("Other runs of this name")).to_have_count(0)
+
+
+def test_what_a_workspace_keeps_is_live_in_every_window(console: Console) -> None:
+    stack = console.stack
+    pages = {path: console.open(path, console.window()) for path in ("templates", "drives", "secrets", "tokens")}
+    shown = {path: page.get_by_role("row", name=re.compile("brand.new", re.I)) for path, page in pages.items()}
+    shown["templates"] = pages["templates"].get_by_role("heading", name="brand-new")
+    assert stack.api("PUT", "/templates/brand-new", json=shell("small", "true", 8, 1)).is_success
+    assert stack.api("PUT", "/drives/brand-new", json={}).is_success
+    assert stack.api("PUT", "/secrets/BRAND_NEW", json={"value": "x"}).is_success
+    token = stack.api("POST", "/tokens", json={"name": "brand-new"}).json()
+    for one in shown.values():
+        expect(one).to_be_visible()
+    for path in ("/templates/brand-new", "/drives/brand-new", "/secrets/BRAND_NEW", f"/tokens/{token['id']}"):
+        assert stack.api("DELETE", path).is_success
+    for path in ("templates", "drives", "secrets"):
+        expect(shown[path]).to_have_count(0)
+    expect(shown["tokens"]).to_contain_text("revoked")
+
+
 def test_pages_outlive_a_killed_api(console: Console) -> None:
     page, stack = console.open("runs"), console.stack
     stack.kill("api")

@@ -70,7 +70,7 @@ def test_a_viewer_sees_and_changes_nothing(viewer: Console) -> None:
     expect(page.get_by_role("link", name="New run")).to_have_count(0)
     viewer.open("runs/lab-a/words")
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
-    assert "needs the role editor" in page.evaluate(ACT, ["cancel", {"name": "words"}])
+    assert "needs the role editor" in page.evaluate(ACT, ["cancel", {"run": "words"}])
     viewer.open("machines")
     expect(page.get_by_role("button", name="Drain m-0")).to_have_count(0)
     assert "needs the role admin" in page.evaluate(ACT, ["drain", {"name": "m-0", "cluster": "lab-a"}])

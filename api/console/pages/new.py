@@ -7,7 +7,7 @@ from pydantic.json_schema import models_json_schema
 
 from api.auth import Scope
 from api.body import BODY_MAX, decode
-from api.console.view import Action, Params, Values, View, nothing
+from api.console.view import Action, Params, Values, View, of_workspace
 from api.errors import TooLarge
 from api.services import explain, runs, templates
 from astraeus.model.errors import Invalid
@@ -37,7 +37,7 @@ async def load(scope: Scope, params: Params) -> Values:
     elif name := str(params.get("from") or ""):
         view = await runs.get(scope, name)
         metadata = {"name": view.metadata["name"], "labels": view.metadata["labels"]}
-        start, source = {"metadata": metadata, "spec": view.spec}, f"the run {name}"
+        start, source = {"metadata": metadata, "spec": view.spec}, f"the run {view.metadata['name']}"
     names = [template.name for template in (await templates.page(scope)).items]
     text = json.dumps(start, indent=2, ensure_ascii=False)
     return {"text": text, "source": source, "templates": names, "schema": _schema()}
@@ -98,7 +98,7 @@ VIEW = View(
     "new",
     "New run",
     load,
-    nothing,
+    of_workspace("template"),
     {
         "part": Action("viewer", _part),
         "plan": Action("viewer", _plan),

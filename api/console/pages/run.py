@@ -18,6 +18,7 @@ from astraeus.model.names import canonical
 from astraeus.model.run import RunView
 
 EVENTS = 200
+NAMESAKES = 20
 SHOWN_TEXT = 4096
 
 
@@ -29,13 +30,15 @@ async def load(scope: Scope, params: Params) -> Values:
         (view,) = await views.run_views(tx, [row])
         attempts = await views.attempt_views(tx, row.uid)
         events = await listing.latest_events(tx, row.uid, EVENTS)
-    explained = await explain.explain(scope, row.name) if row.state == "Pending" and _is(latest, row) else None
+        namesakes = await listing.namesakes(tx, scope.workspace.id, row.uid, row.name, NAMESAKES)
+    explained = await explain.explain(scope, row.uid) if row.state == "Pending" else None
     return {
         "run": view.model_dump(mode="json") | {"spec": shortened(view.spec)},
         "gpus": listing.gpus_of(view.spec),
         "priority": row.priority,
         "by": row.submitted_by,
-        "latest": _is(latest, row),
+        "latest": latest is not None and latest.uid == row.uid,
+        "namesakes": namesakes,
         "deleting": row.delete_asked_at is not None,
         "earns_every": EARN_SECONDS,
         "attempts": [attempt.model_dump(mode="json") for attempt in attempts],
@@ -45,20 +48,9 @@ async def load(scope: Scope, params: Params) -> Values:
     }
 
 
-def _is(latest: RunRow | None, row: RunRow) -> bool:
-    return latest is not None and latest.uid == row.uid
-
-
 async def _row(tx: Tx, scope: Scope, params: Params) -> RunRow:
     """The run of the address; `uid` picks an older one of the same name."""
-    uid = str(params.get("uid") or "")
-    if not uid:
-        row = await runs.row_named(tx, scope, params["run"])
-    else:
-        found = await ledger_runs.by_uid(tx, uid) if uid.isalnum() and len(uid) <= 32 else None
-        if found is None or found.workspace != scope.workspace.id or found.hidden_at is not None:
-            raise NotFound("There is no such run any more.")
-        row = found
+    row = await runs.row_named(tx, scope, str(params.get("uid") or params["run"]))
     if row.cluster != canonical(params["cluster"]):
         raise NotFound(f"{row.name} is a run of {row.cluster}, not of {params['cluster']}.")
     return row
@@ -86,14 +78,14 @@ def _temporal(scope: Scope, row: RunRow) -> str | None:
 def _order(kind: str) -> Do:
     async def give(scope: Scope, params: Params, values: Values) -> Any:
         order = model(OrderInput, {"why": values.get("why") or None})
-        view: RunView = await runs.order(scope, str(values.get("name") or params.get("run")), kind, order.why)
+        view: RunView = await runs.order(scope, str(values.get("run")), kind, order.why)
         return view.state
 
     return give
 
 
 async def _delete(scope: Scope, params: Params, values: Values) -> Any:
-    view = await runs.delete(scope, str(values.get("name") or params.get("run")))
+    view = await runs.delete(scope, str(values.get("run")))
     return view.state if view else None
 
 

@@ -69,6 +69,10 @@ export const Logs = {
         this.load();
       }
     },
+    "run.metadata.uid"() {
+      this.attempt = null;
+      this.load();
+    },
     // The next attempt has a place, and so a log.
     newest() {
       if (this.attempt === null) this.load();
@@ -81,11 +85,12 @@ export const Logs = {
       this.lines = [];
       if (!this.newest) return;
       Object.assign(this, { version: this.version + 1, error: "", dropped: 0, hit: -1, status: "Asking the machine…" });
-      const name = this.run.metadata.name;
+      const { name, uid } = this.run.metadata;
       const query = new URLSearchParams({ follow: "1" });
       query.set("attempt", this.attempt || this.newest);
       if (!this.all) query.set("tail", TAIL);
-      const path = `${this.link("runs", this.run.cluster, name, "logs", `${name}-${this.rank}`)}?${query}`;
+      // By the uid, since a newer run may have the name.
+      const path = `${this.link("runs", this.run.cluster, uid, "logs", `${name}-${this.rank}`)}?${query}`;
       try {
         const answer = await fetch(path, { signal: stop.signal });
         if (!answer.ok) throw new Error((await answer.json()).detail);

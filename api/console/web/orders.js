@@ -35,7 +35,7 @@ export const Orders = {
     },
     async give({ done, failed }) {
       try {
-        await this.act(this.kind, { name: this.run.metadata.name, why: this.why });
+        await this.act(this.kind, { run: this.run.metadata.uid, why: this.why });
         done();
         if (this.kind === "delete") this.$emit("deleted");
       } catch (error) {

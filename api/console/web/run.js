@@ -74,7 +74,7 @@ export const Run = {
       <chip :state="run.state"></chip>
       <span v-if="run.held" class="label">held</span><span v-if="shown.deleting" class="label">being deleted</span>
       <span class="grow"></span>
-      <orders v-if="shown.latest" :run="run" @deleted="gone"></orders>
+      <orders :run="run" @deleted="gone"></orders>
     </div>
     <p v-if="!shown.latest" class="note">A newer run has this name. <a :href="link('runs', run.cluster, name)">Show it</a>.</p>
     <p class="big" role="status" aria-live="polite">{{ run.reason || run.state }}</p>
@@ -118,16 +118,20 @@ export const Run = {
     </div>
 
     <gang :workers="run.workers" :cluster="run.cluster" @log="readLog"></gang>
-    <logs v-if="shown.latest && placed" id="logs" :run="run" :attempts="shown.attempts" :worker="logOf"></logs>
+    <logs v-if="placed" id="logs" :run="run" :attempts="shown.attempts" :worker="logOf"></logs>
     <attempts :attempts="shown.attempts"></attempts>
     <section class="card"><h2>Events</h2>
       <p v-if="!shown.events.length" class="soft">Nothing happened yet.</p>
       <ol class="events" tabindex="0" aria-label="Events, newest first"><li v-for="event in shown.events" :key="event.id">
         <when :at="event.at"></when><b>{{ event.kind }}</b><span>{{ event.message }}</span><span class="soft">{{ event.actor }}<template
           v-if="event.attempt"> · attempt {{ event.attempt }}</template></span></li></ol></section>
+    <section v-if="shown.namesakes.length" class="card"><h2>Other runs of this name</h2>
+      <ul class="namesakes"><li v-for="one in shown.namesakes" :key="one.uid"><chip :state="one.state"></chip>
+        <a :href="link('runs', one.cluster, name) + '?uid=' + one.uid">Submitted <when :at="one.submitted_at"></when></a>
+        <span class="soft">{{ one.reason }}</span></li></ul></section>
     <section class="card"><div class="head"><h2>Specification</h2><span class="grow"></span>
       <button class="button" @click="copySpec">{{ copied ? "Copied" : "Copy" }}</button>
-      <a v-if="can('editor')" class="button" :href="link('runs', 'new') + '?from=' + name">Use for a new run</a></div>
+      <a v-if="can('editor')" class="button" :href="link('runs', 'new') + '?from=' + run.metadata.uid">Use for a new run</a></div>
       <pre class="json" tabindex="0" aria-label="Specification">{{ spec }}</pre></section>`,
 };
 Run.components.SpanOf = Span;
