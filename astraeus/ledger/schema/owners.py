@@ -3,7 +3,7 @@
 from sqlalchemy import CheckConstraint, Column, Double, ForeignKey, LargeBinary, String, Table, UniqueConstraint
 from sqlalchemy.types import JSON
 
-from astraeus.ledger.tables.base import metadata
+from astraeus.ledger.schema.base import metadata
 
 organisation = Table("organisation", metadata, Column("name", String(63), primary_key=True))
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import JSON
 
-from astraeus.ledger.tables.base import SERIAL, metadata
+from astraeus.ledger.schema.base import SERIAL, metadata
 
 run = Table(
     "run",

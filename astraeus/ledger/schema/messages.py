@@ -3,7 +3,7 @@
 from sqlalchemy import Column, Double, Index, Integer, String, Table, Text, text
 from sqlalchemy.types import JSON
 
-from astraeus.ledger.tables.base import SERIAL, metadata
+from astraeus.ledger.schema.base import SERIAL, metadata
 
 outbox = Table(
     "outbox",

@@ -4,18 +4,18 @@ Times are seconds since the epoch in UTC, from the database's clock, as double p
 in 64-bit integers: bit i is GPU i, so a machine has at most 63.
 """
 
-from astraeus.ledger.tables.base import GPUS_MAX, SERIAL, metadata
-from astraeus.ledger.tables.fleet import cluster, machine, nic
-from astraeus.ledger.tables.messages import change, event, log_request, outbox
-from astraeus.ledger.tables.network import (
+from astraeus.ledger.schema.base import GPUS_MAX, SERIAL, metadata
+from astraeus.ledger.schema.fleet import cluster, machine, nic
+from astraeus.ledger.schema.messages import change, event, log_request, outbox
+from astraeus.ledger.schema.network import (
     topology_fabric,
     topology_finding,
     topology_measured,
     topology_place,
     topology_scan,
 )
-from astraeus.ledger.tables.owners import drive, organisation, secret, template, token, workspace
-from astraeus.ledger.tables.runs import allocation, claim, reservation, run, worker
+from astraeus.ledger.schema.owners import drive, organisation, secret, template, token, workspace
+from astraeus.ledger.schema.runs import allocation, claim, reservation, run, worker
 
 __all__ = [
     "GPUS_MAX",

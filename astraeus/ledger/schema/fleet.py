@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import JSON
 
-from astraeus.ledger.tables.base import GPUS_MAX, metadata
+from astraeus.ledger.schema.base import GPUS_MAX, metadata
 
 cluster = Table(
     "cluster",
