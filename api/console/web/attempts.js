@@ -38,7 +38,7 @@ export const Attempts = {
   },
   template: `
     <section class="card"><h2>Attempts</h2>
-      <p v-if="failure" class="note bad-note"><b>Last failure, attempt {{ failure.attempt }}:</b> {{ failure.detail || cause(failure) }}
+      <p v-if="failure" class="note bad-note"><b>Last failure, attempt {{ failure.attempt }}:</b> {{ failure.detail || cause(failure) }}<template v-if="failure.ended_at">, </template>
         <when :at="failure.ended_at"></when></p>
       <p v-if="!attempts.length" class="soft">Not placed yet.</p>
       <div v-else class="table-wrap" tabindex="0"><table class="table">

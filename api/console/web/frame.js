@@ -43,6 +43,9 @@ export const Frame = {
   mounted() {
     document.getElementById("popup")?.setAttribute("role", "alert");
     document.addEventListener("keydown", this.key);
+    // On a narrow page the places are one line, which may begin to the left of this one.
+    const here = document.querySelector(".side [aria-current]");
+    if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.clientWidth / 2;
   },
   unmounted() {
     document.removeEventListener("keydown", this.key);

@@ -16,7 +16,7 @@ export const Logs = {
   data() {
     return {
       rank: 0, attempt: null, follow: true, all: false, search: "", only: false, hit: -1,
-      version: 0, top: 0, height: 400, status: "", error: "", dropped: 0,
+      version: 0, tail: TAIL, top: 0, height: 400, status: "", error: "", dropped: 0,
     };
   },
   computed: {
@@ -40,6 +40,13 @@ export const Logs = {
     },
     filtered() {
       return this.only && this.search;
+    },
+    // The worker's whole log as it was written, as a file.
+    whole() {
+      return this.address({ attempt: this.attempt || this.newest });
+    },
+    file() {
+      return `${this.run.metadata.name}-${this.rank}-attempt-${this.attempt || this.newest}.log`;
     },
     count() {
       return this.version >= 0 && (this.filtered ? this.hits.length : this.lines.length);
@@ -79,24 +86,24 @@ export const Logs = {
     },
   },
   methods: {
+    // By the uid, since a newer run may have the name.
+    address(query) {
+      const { name, uid } = this.run.metadata;
+      return `${this.link("runs", this.run.cluster, uid, "logs", `${name}-${this.rank}`)}?${new URLSearchParams(query)}`;
+    },
     async load() {
       this.stop?.abort();
       const stop = (this.stop = new AbortController());
       this.lines = [];
       if (!this.newest) return;
       Object.assign(this, { version: this.version + 1, error: "", dropped: 0, hit: -1, status: "Asking the machine…" });
-      const { name, uid } = this.run.metadata;
-      const query = new URLSearchParams({ follow: "1" });
-      query.set("attempt", this.attempt || this.newest);
-      if (!this.all) query.set("tail", TAIL);
-      // By the uid, since a newer run may have the name.
-      const path = `${this.link("runs", this.run.cluster, uid, "logs", `${name}-${this.rank}`)}?${query}`;
+      const part = this.all ? {} : { tail: TAIL };
       try {
-        const answer = await fetch(path, { signal: stop.signal });
+        const answer = await fetch(this.address({ follow: 1, attempt: this.attempt || this.newest, ...part }), { signal: stop.signal });
         if (!answer.ok) throw new Error((await answer.json()).detail);
         this.status = "Live";
         await this.read(answer.body.getReader());
-        this.status = "The log has ended.";
+        this.status = "Ended";
       } catch (error) {
         if (stop.signal.aborted) return;
         this.status = "";
@@ -177,7 +184,7 @@ export const Logs = {
       <div class="lines" :style="{ height: count * 18 + 'px' }">
         <div v-for="line in inSight" :key="line.at" class="line" :class="{ hit: hits[hit] === line.number }" :style="{ top: line.at * 18 + 'px' }"><template
           v-for="[part, found] in parts(line.text)"><mark v-if="found">{{ part }}</mark><template v-else>{{ part }}</template></template></div></div></div>
-    <p class="soft">{{ status }} {{ (count || 0).toLocaleString() }} {{ count === 1 ? "line" : "lines" }}<template v-if="dropped"> (the first {{ dropped.toLocaleString() }} are not kept here)</template><template
-      v-if="!all"> · the last ${TAIL.toLocaleString()} and what comes</template>
+    <p class="soft"><template v-if="status">{{ status }} · </template>{{ (count || 0).toLocaleString() }} {{ count === 1 ? "line" : "lines" }}<template v-if="dropped"> (the first {{ dropped.toLocaleString() }} are not kept here)</template><template
+      v-if="!all && count >= tail">, from the last ${TAIL.toLocaleString()} on</template> · <a :href="whole" :download="file">Download it all</a>
       <button v-if="!follow" class="button quiet" @click="follow = true; drawSoon()">Follow the end ↓</button></p></section>`,
 };

@@ -78,8 +78,8 @@ export const Machines = {
         <tbody><tr v-for="row in rows.slice(0, most)" :key="row.name"><th scope="row"><a class="name" :href="link('machines', row.cluster, row.name)">{{ row.name }}</a>
             <span v-if="row.faults" class="label warn">{{ row.faults }} {{ row.faults === 1 ? "fault" : "faults" }}</span></th>
           <td data-head="State"><span class="chip" :class="'m-' + row.health">{{ row.health }}</span></td><td data-head="GPUs free" class="num">{{ row.free }} / {{ row.gpus }}</td>
-          <td data-head="Model">{{ row.model }}</td><td data-head="Leaf group">{{ row.leaf || "–" }}</td>
-          <td data-head="Runs">{{ row.runs.join(", ") || "–" }}</td><td data-head="Because">{{ row.by ? (row.why || "no reason given") + " (" + row.by + ")" : "–" }}</td>
+          <td data-head="Model" class="model">{{ row.model }}</td><td data-head="Leaf group">{{ row.leaf || "–" }}</td>
+          <td data-head="Runs" class="long">{{ row.runs.join(", ") || "–" }}</td><td data-head="Because" class="long">{{ row.by ? (row.why || "no reason given") + " (" + row.by + ")" : "–" }}</td>
           <td v-if="can('admin')"><machine-orders :machine="row"></machine-orders></td></tr></tbody></table></div>
       <p v-if="rows.length > most"><button class="button" @click="most += 5 * step">Show more of {{ rows.length }}</button></p>
     </template>`,
@@ -102,7 +102,7 @@ export const Machine = {
     <div class="cards">
       <section class="card"><h2>GPUs</h2><p class="value">{{ one.free }} of {{ one.gpus }} free</p><p class="soft">{{ one.gpu_model }}</p>
         <p v-if="one.broken_gpus.length" class="bad">Broken: {{ one.broken_gpus.join(", ") }}</p><p v-if="one.doubtful_gpus.length" class="warn">Doubtful: {{ one.doubtful_gpus.join(", ") }}</p></section>
-      <section class="card"><h2>State</h2><p class="value">{{ one.state }}</p><p class="soft">since <when :at="shown.since"></when></p>
+      <section class="card"><h2>State</h2><p class="value">{{ one.state }}</p><p class="soft">for <span-of :from="shown.since"></span-of></p>
         <p>{{ one.cpu_cores }} cores, {{ (one.memory_bytes / 2 ** 30).toFixed(0) }} GiB</p></section>
       <section class="card"><h2>Runs now</h2><p v-if="!one.runs.length" class="soft">None.</p><p v-for="run in one.runs" :key="run"><a :href="link('runs', one.cluster, run)">{{ run }}</a></p></section>
     </div>
@@ -111,7 +111,7 @@ export const Machine = {
     <section class="card"><h2>Labels</h2><dl class="facts"><template v-for="(value, key) in one.labels" :key="key"><dt>{{ key }}</dt><dd>{{ value }}</dd></template></dl></section>
     <section class="card"><h2>What ran here</h2><p v-if="!shown.history.length" class="soft">Nothing yet.</p>
       <div v-else class="table-wrap" tabindex="0"><table class="table"><thead><tr><th scope="col">Run</th><th scope="col">Attempt</th><th scope="col">Began</th><th scope="col">Took</th><th scope="col">How it ended</th></tr></thead>
-        <tbody><tr v-for="row in shown.history" :key="row.name + row.attempt + row.granted_at"><td><a v-if="row.ours" :href="link('runs', one.cluster, row.name)">{{ row.name }}</a><span v-else>{{ row.name }}</span></td>
+        <tbody><tr v-for="row in shown.history" :key="row.name + row.attempt + row.granted_at"><td><a v-if="row.ours" :href="link('runs', one.cluster, row.name) + '?uid=' + row.uid">{{ row.name }}</a><span v-else>{{ row.name }}</span></td>
           <td data-head="Attempt">{{ row.attempt }}</td><td data-head="Began"><when :at="row.granted_at"></when></td><td data-head="Took"><span-of :from="row.granted_at" :to="row.released_at"></span-of></td>
           <td data-head="Ended"><b>{{ row.cause ? row.cause.replaceAll("_", " ") : "goes on" }}</b> {{ row.detail }}</td></tr></tbody></table></div></section>`,
 };

@@ -21,7 +21,10 @@ export const Orders = {
   computed: {
     offered() {
       if (FINAL.includes(this.run.state)) return ["delete"];
-      return ["preempt", "restart", this.run.held ? "release" : "hold", "cancel", "delete"];
+      const placed = ["Starting", "Running"].includes(this.run.state);
+      // Between two attempts it ends the pause.
+      const again = placed || this.run.workers.length > 0;
+      return [placed && "preempt", again && "restart", this.run.held ? "release" : "hold", "cancel", "delete"].filter(Boolean);
     },
     words() {
       return KINDS[this.kind];

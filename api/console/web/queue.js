@@ -16,7 +16,7 @@ export const Queue = {
         <td data-head="Priority" class="num">{{ row.priority }}</td><td data-head="GPUs" class="num">{{ row.gpus }}<template v-if="row.machines"> on {{ row.machines }}</template></td>
         <td data-head="Submitted"><when :at="row.submitted"></when></td>
         <td data-head="Expected start">{{ row.now ? "now" : "unknown" }}<template v-if="!row.now && row.patience"><br><span class="soft">patience ends <when :at="row.patience"></when></span></template></td>
-        <td data-head="Why"><span>{{ row.reason }}</span><details v-if="row.blockers.length > 1"><summary>All {{ row.blockers.length }} blockers</summary><ul><li v-for="one in row.blockers" :key="one">{{ one }}</li></ul></details></td></tr></tbody></table></div>
+        <td data-head="Why" class="reason"><span>{{ row.reason }}</span><details v-if="row.blockers.length > 1"><summary>All {{ row.blockers.length }} blockers</summary><ul><li v-for="one in row.blockers" :key="one">{{ one }}</li></ul></details></td></tr></tbody></table></div>
     <div class="cards"><section class="card"><h2>Kept free for</h2><p v-if="!shown.reserved.length" class="soft">No GPU is reserved.</p>
         <p v-for="one in shown.reserved" :key="one.run"><b>{{ one.run }}</b>: {{ one.gpus }} GPUs on {{ one.machines }} machines</p></section>
       <section class="card wide"><h2>Shares now</h2><p v-if="!shown.shares.length" class="soft">Nobody holds a GPU.</p>

@@ -123,7 +123,7 @@ export const Run = {
     <section class="card"><h2>Events</h2>
       <p v-if="!shown.events.length" class="soft">Nothing happened yet.</p>
       <ol class="events" tabindex="0" aria-label="Events, newest first"><li v-for="event in shown.events" :key="event.id">
-        <when :at="event.at"></when><b>{{ event.kind }}</b><span>{{ event.message }}</span><span class="soft">{{ event.actor }}<template
+        <when :at="event.at"></when><b>{{ event.kind.replaceAll("_", " ") }}</b><span>{{ event.message }}</span><span class="soft">{{ event.actor }}<template
           v-if="event.attempt"> · attempt {{ event.attempt }}</template></span></li></ol></section>
     <section v-if="shown.namesakes.length" class="card"><h2>Other runs of this name</h2>
       <ul class="namesakes"><li v-for="one in shown.namesakes" :key="one.uid"><chip :state="one.state"></chip>
