@@ -1,5 +1,6 @@
 """The runs list for people: newest first, searched, counted and cut into pages by the database."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,20 +8,26 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, and_, cast, func, or_, select
 
 from astraeus.ledger.core import Tx
+from astraeus.ledger.runs import has_label
 from astraeus.ledger.tables import claim, event, run
 from astraeus.model import words
 
 COLUMNS = (
     *run.c["uid", "name", "cluster", "state", "final", "reason", "network", "attempt", "held", "budget", "budget_left"],
-    *run.c["submitted_at", "finished_at", "labels", "priority", "spec"],
+    *run.c["submitted_at", "submitted_by", "finished_at", "labels", "priority", "spec"],
 )
+WORD = re.compile(r'"[^"]+"|[^\s"]+')
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which runs: those whose name, labels or reason hold every word of `search`, in any of `states`."""
+    """Which runs: those whose name, labels or reason hold every word of `search`, in any of `states`.
+
+    A word `key=value` is a label; words with blanks stand in double quotes. `by` is who submitted.
+    """
 
     search: str = ""
+    by: str | None = None
     states: Collection[str] = ()
     cluster: str | None = None
     limit: int = 50
@@ -29,7 +36,7 @@ class Wanted:
 
 async def runs(tx: Tx, workspace_id: str, wanted: Wanted) -> tuple[list[dict[str, Any]], int]:
     """The rows of one page, and how many there are in all."""
-    where = and_(*_conditions(workspace_id, wanted))
+    where = and_(*_conditions(workspace_id, wanted, tx.dialect))
     total = int((await tx.conn.execute(select(func.count()).select_from(run).where(where))).scalar_one())
     query = select(*COLUMNS).where(where).order_by(run.c.submitted_at.desc(), run.c.uid.desc())
     rows = (await tx.conn.execute(query.limit(wanted.limit).offset(wanted.offset))).mappings().all()
@@ -51,6 +58,21 @@ async def namesakes(tx: Tx, workspace_id: str, uid: str, name: str, limit: int) 
     return [dict(row) for row in found.mappings()]
 
 
+async def workspace_events(
+    tx: Tx, workspace_id: str, search: str, before: int | None, limit: int
+) -> list[Mapping[Any, Any]]:
+    """The workspace's newest events that hold every word of `search`, older than the id `before`, newest first."""
+    columns = event.c["id", "at", "kind", "run_uid", "run_name", "attempt", "actor", "message"]
+    query = select(*columns).where(event.c.workspace == workspace_id)
+    if before is not None:
+        query = query.where(event.c.id < before)
+    for word in search.lower().replace("\0", "").split()[:8]:
+        places = (func.lower(one) for one in event.c["message", "kind", "actor", "run_name"])
+        query = query.where(or_(*(place.contains(word, autoescape=True) for place in places)))
+    found = await tx.conn.execute(query.order_by(event.c.id.desc()).limit(limit))
+    return list(found.mappings())
+
+
 async def latest_events(tx: Tx, uid: str, limit: int) -> list[dict[str, Any]]:
     """A run's newest events, newest first."""
     query = select(*event.c["id", "at", "kind", "attempt", "actor", "message"]).where(event.c.run_uid == uid)
@@ -62,16 +84,22 @@ def _visible(workspace_id: str) -> list[ColumnElement[bool]]:
     return [run.c.workspace == workspace_id, run.c.hidden_at.is_(None)]
 
 
-def _conditions(workspace_id: str, wanted: Wanted) -> list[ColumnElement[bool]]:
+def _conditions(workspace_id: str, wanted: Wanted, dialect: str) -> list[ColumnElement[bool]]:
     conditions = _visible(workspace_id)
     if wanted.states:
         conditions.append(run.c.state.in_(wanted.states))
     if wanted.cluster:
         conditions.append(run.c.cluster == wanted.cluster)
-    for word in wanted.search.lower().replace("\0", "").split()[:8]:
-        places = (run.c.name, func.lower(cast(run.c.labels, Text)), func.lower(run.c.reason))
-        conditions.append(or_(*(place.contains(word, autoescape=True) for place in places)))
-    return conditions
+    if wanted.by is not None:
+        conditions.append(run.c.submitted_by == wanted.by)
+    return conditions + [_holds(word.strip('"'), dialect) for word in WORD.findall(wanted.search.replace("\0", ""))[:8]]
+
+
+def _holds(word: str, dialect: str) -> ColumnElement[bool]:
+    places = (run.c.name, func.lower(cast(run.c.labels, Text)), func.lower(run.c.reason))
+    found = or_(*(place.contains(word.lower(), autoescape=True) for place in places))
+    key, equals, value = word.partition("=")
+    return or_(found, has_label(dialect, key, value)) if key and equals else found
 
 
 async def _arrived(tx: Tx, uids: Sequence[str]) -> Mapping[str, str]:
@@ -86,13 +114,16 @@ async def _arrived(tx: Tx, uids: Sequence[str]) -> Mapping[str, str]:
 
 
 def _row(row: Mapping[Any, Any], arrived: Mapping[str, str]) -> dict[str, Any]:
-    shown = {key: value for key, value in row.items() if key not in ("spec", "budget_left", "submitted_at")}
+    shown = {
+        key: value for key, value in row.items() if key not in ("spec", "budget_left", "submitted_at", "submitted_by")
+    }
     return shown | {
         "reason": arrived.get(row["uid"], row["reason"]),
         "network": (row["network"] or {}).get("words"),
         "gpus": gpus_of(row["spec"]),
         "left": row["budget_left"],
         "submitted": row["submitted_at"],
+        "by": row["submitted_by"],
     }
 
 

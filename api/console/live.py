@@ -24,8 +24,9 @@ WEB = Path(__file__).parent / "web"
 ASKED_AGAIN_SECONDS = 20.0
 """How long a page without news is left alone; a token that has expired is noticed by then."""
 PAUSE_SECONDS = 0.25
+PAUSE_MOST_SECONDS = 5.0
 SHARE = 8
-"""A page pauses at least this many times as long as it took to load, so that many of them leave room for agents."""
+"""A page that changes pauses this many times as long as it took to load, so that many of them leave room for agents."""
 
 EDITOR = codemirror.__name__
 """Importing it is what has NiceGUI serve the editor's library."""
@@ -38,6 +39,7 @@ class Screen(ui.element, component="web/screen.js", esm={"astraeus-console": "we
         super().__init__()
         self.state, self.token, self.view, self.params = state, token, view, params
         self._news = asyncio.Event()
+        self._asked = asyncio.Event()
         self._last: Values | None = None
         self._props["page"] = view.name
         self._props["frame"] = {"org": params["org"], "workspace": params["workspace"]}
@@ -48,6 +50,7 @@ class Screen(ui.element, component="web/screen.js", esm={"astraeus-console": "we
         """Show the view for as long as the page is open."""
         while True:
             self._news.clear()
+            self._asked.clear()
             try:
                 scope = await session.admit(self.state, self.token, self.params["org"], self.params["workspace"])
                 took = await self._follow_once(scope)
@@ -60,7 +63,8 @@ class Screen(ui.element, component="web/screen.js", esm={"astraeus-console": "we
                 self._show({"status": "internal", "message": "This is a fault of the server; its log says more."})
                 await _at_most(self._news.wait(), ASKED_AGAIN_SECONDS)
                 took = 0.0
-            await asyncio.sleep(max(PAUSE_SECONDS, SHARE * took))
+            # Its user waits for no pause.
+            await _at_most(self._asked.wait(), min(max(PAUSE_SECONDS, SHARE * took), PAUSE_MOST_SECONDS))
 
     async def _follow_once(self, scope: Scope) -> float:
         """Load and show, then wait for news; listening begins before loading, so that none is missed."""
@@ -115,6 +119,7 @@ class Screen(ui.element, component="web/screen.js", esm={"astraeus-console": "we
         except Exception:
             log.exception("an action of the console failed")
             answer = {"error": "This is a fault of the server; its log says more."}
+        self._asked.set()
         self._news.set()
         self.run_method("answered", asked.get("id"), answer)
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from api.console import session
 from api.console.live import WEB, Screen
-from api.console.pages import belongings, machines, new, queue, run, runs, templates, topology
+from api.console.pages import belongings, events, machines, new, queue, run, runs, templates, topology
 from api.console.view import View
 from api.state import AppState
 
@@ -24,6 +24,7 @@ PAGES: dict[str, View] = {
     "/machines": machines.VIEW,
     "/machines/{cluster}/{machine}": machines.ONE,
     "/queue": queue.VIEW,
+    "/events": events.VIEW,
     "/templates": templates.VIEW,
     "/drives": belongings.DRIVES,
     "/secrets": belongings.SECRETS,

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Select, case, exists, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, case, exists, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from astraeus.ledger import events, outbox, tenancy
@@ -198,7 +198,7 @@ async def list_runs(
     if name is not None:
         query = query.where(run.c.name == canonical(name))
     for key, value in (labels or {}).items():
-        query = query.where(_has_label(tx.dialect, key, value))
+        query = query.where(has_label(tx.dialect, key, value))
     if cursor is not None:
         query = query.where(tuple_(run.c.submitted_at, run.c.uid) > tuple_(*_read_cursor(cursor)))
     query = query.order_by(run.c.submitted_at, run.c.uid).limit(limit + 1)
@@ -207,7 +207,8 @@ async def list_runs(
     return rows[:limit], _cursor(rows[limit - 1]) if more else None
 
 
-def _has_label(dialect: str, key: str, value: str) -> Any:
+def has_label(dialect: str, key: str, value: str) -> ColumnElement[bool]:
+    """Whether a run has this label."""
     # Not a JSON path: label keys may hold any character, and paths have characters of their own.
     each = func.json_each(run.c.labels) if dialect == "sqlite" else func.json_each_text(run.c.labels)
     label = each.table_valued("key", "value", name="label")

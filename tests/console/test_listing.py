@@ -56,6 +56,36 @@ async def test_search_finds_names_labels_and_reasons_and_nothing_by_wildcards(le
     assert (await names(ledger, home, cluster="other"))[1] == 0
 
 
+async def test_a_word_with_an_equals_sign_is_a_label_as_it_is_spelt(ledger: Ledger) -> None:
+    home = await workspace(ledger)
+    await submit(ledger, home, "one", team="speech", model="Big One")
+    await submit(ledger, home, "two", team="speech2", model="big one")
+    assert await names(ledger, home, search="team=speech") == (["one"], 1)
+    assert await names(ledger, home, search='"model=Big One" team=speech') == (["one"], 1)
+    assert await names(ledger, home, search="team=spee") == ([], 0)
+    assert await names(ledger, home, by="dev") == (["two", "one"], 2)
+    assert await names(ledger, home, by="ann") == ([], 0)
+
+
+async def test_events_of_the_workspace_newest_first_searched_and_cut(ledger: Ledger) -> None:
+    home, other = await workspace(ledger), await workspace(ledger, "speech")
+    await submit(ledger, home, "one")
+    await submit(ledger, home, "two")
+    await submit(ledger, other, "three")
+
+    async def shown(search: str = "", before: int | None = None, limit: int = 9) -> list[tuple[int, str]]:
+        async with ledger.reading() as tx:
+            rows = await listing.workspace_events(tx, home.id, search, before, limit)
+        return [(row["id"], row["run_name"]) for row in rows]
+
+    every = await shown()
+    assert [name for _, name in every] == ["two", "one"]
+    assert await shown(limit=1) == every[:1]
+    assert await shown(before=every[0][0]) == every[1:]
+    assert await shown("ONE submitted dev") == every[1:]
+    assert await shown("one two") == []
+
+
 async def test_hidden_runs_are_not_listed(ledger: Ledger) -> None:
     home = await workspace(ledger)
     await submit(ledger, home, "gone")

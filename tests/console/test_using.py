@@ -139,6 +139,46 @@ def test_why_something_waits_is_found(console: Console) -> None:
     page.wait_for_url("**/runs")
 
 
+def test_runs_of_a_label_are_chosen_and_ordered_together(console: Console) -> None:
+    stack, page = console.stack, console.page
+    for i in range(3):
+        stack.submit(shell(f"batch-{i}", "true", 512, 64, labels={"team": "speech lab"}))
+    stack.api("POST", "/runs/batch-1:cancel")
+    stack.reach("batch-1", "Cancelled")
+    page.get_by_role("button", name="team=speech lab").first.click()
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    page.get_by_role("button", name="Mine").click()
+    expect(rows).to_have_count(3)
+    page.get_by_label("Choose every run of this page").check()
+    orders = page.get_by_role("group", name="Orders to the chosen runs")
+    expect(orders).to_contain_text("3 chosen")
+    orders.get_by_role("button", name="Hold").click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_role("button", name="Hold all").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("batch-1: batch-1 is Cancelled, which is final")
+    dialog.get_by_role("button", name="Close").click()
+    expect(orders).to_contain_text("1 chosen")
+    expect(rows.filter(has_text="held")).to_have_count(2)
+    console.keep("runs-chosen")
+    page.get_by_label("Choose every run of this page").check()
+    orders.get_by_role("button", name="Delete").click()
+    dialog.get_by_role("button", name="Delete all").click()
+    expect(page.get_by_text("No run is like that")).to_be_visible()
+
+
+def test_events_of_the_workspace_are_live_and_searched(console: Console) -> None:
+    page = console.open("events")
+    console.stack.submit(shell("eventful", "true", 8, 1))
+    row = page.locator(".events li").filter(has_text="eventful")
+    expect(row.filter(has_text="Succeeded")).to_be_visible(timeout=60_000)
+    page.get_by_label("Search events").fill("eventful submitted")
+    expect(page.locator(".events li")).to_have_count(1)
+    console.keep("events")
+    page.get_by_role("link", name="eventful").click()
+    expect(page.locator("h1")).to_have_text("eventful")
+
+
 def test_a_machine_is_drained_and_returned(console: Console) -> None:
     page = console.open("machines")
     confirm(page, "Drain m-15", "Drain machine", why="a fan is loud")

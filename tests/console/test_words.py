@@ -13,7 +13,17 @@ from support.stack import DevStack
 
 pytestmark = pytest.mark.slow
 
-PAGES = ("runs", "runs/new", "runs/lab-a/words", "topology", "machines", "machines/lab-a/m-0", "queue", "templates")
+PAGES = (
+    "runs",
+    "runs/new",
+    "runs/lab-a/words",
+    "topology",
+    "machines",
+    "machines/lab-a/m-0",
+    "queue",
+    "events",
+    "templates",
+)
 MORE = ("drives", "secrets", "tokens")
 MANY = 2000
 ACT = """async ([name, values]) => {
@@ -61,7 +71,14 @@ def test_words_are_text_on_every_page(console: Console) -> None:
     expect(page.get_by_text(EVIL)).to_be_visible()
     console.open("runs/new?template=words")
     expect(page.locator(".cm-content")).to_contain_text("window.pwned=2")
-    for path in ("topology", "templates", "drives", f"runs?search={EVIL}", f"machines/lab-a/{EVIL.replace('/', '')}"):
+    for path in (
+        "topology",
+        "events",
+        "templates",
+        "drives",
+        f"runs?search={EVIL}",
+        f"machines/lab-a/{EVIL.replace('/', '')}",
+    ):
         console.open(path)
 
 

@@ -70,7 +70,9 @@ async def load_one(scope: Scope, params: Params) -> Values:
         there = (machine.c.cluster == view.cluster) & (machine.c.name == view.name)
         since = (await tx.conn.execute(select(machine.c.state_since).where(there))).scalar_one()
         attempts = (
-            select(*run.c["uid", "name", "workspace"], *claim.c["attempt", "granted_at", "released_at", "cause", "detail"])
+            select(
+                *run.c["uid", "name", "workspace"], *claim.c["attempt", "granted_at", "released_at", "cause", "detail"]
+            )
             .join(claim, claim.c.run_uid == run.c.uid)
             .join(allocation, allocation.c.claim == claim.c.id)
             .where(allocation.c.cluster == view.cluster, allocation.c.machine == view.name)

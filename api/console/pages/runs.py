@@ -14,7 +14,7 @@ STATES = RunState.__args__  # type: ignore[attr-defined]
 
 async def load(scope: Scope, params: Params) -> Values:
     """One page of the runs that are looked for, and how many there are by state."""
-    wanted = _wanted(params)
+    wanted = _wanted(scope, params)
     async with scope.state.ledger.reading() as tx:
         rows, total = await listing.runs(tx, scope.workspace.id, wanted)
         counts = await listing.counts(tx, scope.workspace.id)
@@ -30,13 +30,14 @@ async def load(scope: Scope, params: Params) -> Values:
     }
 
 
-def _wanted(params: Params) -> listing.Wanted:
+def _wanted(scope: Scope, params: Params) -> listing.Wanted:
     states = params.get("states") or []
     if isinstance(states, str):
         states = states.split(",")
     page = str(params.get("page") or 0)
     return listing.Wanted(
         search=str(params.get("search") or "")[:200],
+        by=scope.caller.name if params.get("mine") else None,
         states=[state for state in STATES if state in states],
         cluster=str(params["only"])[:63] if params.get("only") else None,
         limit=PAGE_ROWS,

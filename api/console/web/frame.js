@@ -2,6 +2,7 @@
 const PLACES = [
   ["runs", "Runs"],
   ["queue", "Queue"],
+  ["events", "Events"],
   ["topology", "Topology"],
   ["machines", "Machines"],
   ["templates", "Templates"],

@@ -1,5 +1,6 @@
 // Every page by its name.
 import { Drives, Secrets, Tokens } from "./belongings.js";
+import { EventsPage } from "./events.js";
 import { Frame, Problem } from "./frame.js";
 import { Machine, Machines } from "./machines.js";
 import { NewRun } from "./new.js";
@@ -19,6 +20,7 @@ export const pages = {
   "page-machines": Machines,
   "page-machine": Machine,
   "page-queue": Queue,
+  "page-events": EventsPage,
   "page-templates": Templates,
   "page-drives": Drives,
   "page-secrets": Secrets,

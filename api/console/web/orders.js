@@ -1,7 +1,7 @@
 // The orders a run takes, each with a question before it.
 import { FINAL, Question } from "./parts.js";
 
-const KINDS = {
+export const KINDS = {
   cancel: ["Cancel", "Stop this run for good?", "Its workers get SIGTERM and their grace; it does not start again."],
   preempt: ["Preempt", "Preempt this run?", "It stops, saves, and waits to run again. This is not charged."],
   restart: ["Restart", "Restart the gang?", "All workers stop and the gang is placed again. This is not charged."],

@@ -1,12 +1,13 @@
 // One run: phases, reason, gang, network, budget, attempts, events, logs, specification.
 import { Attempts } from "./attempts.js";
+import { Events } from "./events.js";
 import { Gang } from "./gang.js";
 import { Logs } from "./logs.js";
 import { Orders } from "./orders.js";
 import { Chip, FINAL, Span, When, copy } from "./parts.js";
 
 export const Run = {
-  components: { Attempts, Chip, Gang, Logs, Orders, Span, When },
+  components: { Attempts, Chip, Events, Gang, Logs, Orders, Span, When },
   inject: ["act", "link", "can"],
   props: { shown: Object },
   data() {
@@ -112,6 +113,7 @@ export const Run = {
       <section class="card"><h2>Run</h2>
         <dl class="facts"><dt>GPUs</dt><dd>{{ shown.gpus }}</dd><dt>Attempt</dt><dd>{{ run.attempt }}</dd>
           <dt>Priority</dt><dd>{{ shown.priority }}</dd><dt>Submitted</dt><dd><when :at="run.submitted_at"></when> by {{ shown.by }}</dd>
+          <dt>UID</dt><dd><code>{{ run.metadata.uid }}</code></dd>
           <template v-if="run.finished_at"><dt>Finished</dt><dd><when :at="run.finished_at"></when></dd></template></dl>
         <p><span v-for="[key, value] in labels" :key="key" class="label">{{ key }}={{ value }}</span></p>
         <p v-if="shown.temporal"><a :href="shown.temporal" target="_blank" rel="noopener">History in Temporal ↗</a></p></section>
@@ -122,9 +124,7 @@ export const Run = {
     <attempts :attempts="shown.attempts"></attempts>
     <section class="card"><h2>Events</h2>
       <p v-if="!shown.events.length" class="soft">Nothing happened yet.</p>
-      <ol class="events" tabindex="0" aria-label="Events, newest first"><li v-for="event in shown.events" :key="event.id">
-        <when :at="event.at"></when><b>{{ event.kind.replaceAll("_", " ") }}</b><span>{{ event.message }}</span><span class="soft">{{ event.actor }}<template
-          v-if="event.attempt"> · attempt {{ event.attempt }}</template></span></li></ol></section>
+      <events v-else :events="shown.events"></events></section>
     <section v-if="shown.namesakes.length" class="card"><h2>Other runs of this name</h2>
       <ul class="namesakes"><li v-for="one in shown.namesakes" :key="one.uid"><chip :state="one.state"></chip>
         <a :href="link('runs', one.cluster, name) + '?uid=' + one.uid">Submitted <when :at="one.submitted_at"></when></a>
