@@ -208,7 +208,7 @@ async def apply_held(scope: Scope, cluster: str | None) -> ScanView:
     if held is None or held.body is None:
         raise NotFound(f"No scan of {cluster} is held.")
     body = ScanInput.model_validate(json.loads(zlib.decompress(held.body)))
-    return await _taken(scope, body.model_copy(update={"force": True}), b"", cluster)
+    return await _taken(scope, body.model_copy(update={"force": True}), b"", cluster, at=held.at)
 
 
 async def discard_held(scope: Scope, cluster: str | None) -> None:
@@ -227,13 +227,17 @@ async def forget(scope: Scope, cluster: str | None) -> None:
     await scope.state.deliver(tx)
 
 
-async def _taken(scope: Scope, body: ScanInput, packed: bytes, cluster: str | None) -> ScanView:
+async def _taken(
+    scope: Scope, body: ScanInput, packed: bytes, cluster: str | None, at: float | None = None
+) -> ScanView:
     # Reading a large fabric takes a second, in which the API answers others.
     read = await asyncio.to_thread(_read, body.outputs)
     async with scope.state.ledger.reading() as tx:
         cluster = await known_cluster(tx, scope, cluster)
         before = await ledger_topology.read_state(tx, cluster)
-    derived = await asyncio.to_thread(derive, read.scan, before.inventory, before.known)
+    derived = await asyncio.to_thread(
+        derive, read.scan, before.inventory, before.known, before.at if at is None else at
+    )
     async with scope.state.ledger.transaction() as tx:
         outcome = await _apply(tx, cluster, before, derived, read.site, scope.caller.name, packed, body.force)
     await scope.state.deliver(tx)

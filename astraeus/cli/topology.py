@@ -1,5 +1,6 @@
 """The network as a tree, its faults, and handing it to other schedulers."""
 
+import textwrap
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ app.command("discard")(scanning.discard)
 app.command("forget")(scanning.forget)
 app.add_typer(scanning.measured, name="measured")
 
+WIDTH = 80
 BRANCH, LAST, DOWN, BLANK = "├─ ", "└─ ", "│  ", "   "
 Node = tuple[str, list[Any]]
 """A line and the nodes under it."""
@@ -69,12 +71,7 @@ def show_findings(
         output.print_json(answer)
         return
     for found in answer["items"]:
-        severity = found.get("severity")
-        output.say(f"{f'{severity}: ' if severity else ''}{found.get('place')}: {found.get('message')}")
-        for name, key in (("costs", "cost"), ("runs", "runs"), ("to do", "advice")):
-            value = found.get(key)
-            if value:
-                output.say(f"  {name}: {', '.join(value) if isinstance(value, list) else value}")
+        typer.echo("\n".join(finding_lines(found)))
     if not answer["items"]:
         output.say("Nothing was found.")
 
@@ -86,6 +83,39 @@ def export(
     """Write the network for another scheduler: Slurm's topology files, Kueue's topology and node labels."""
     with network(cluster) as calls:
         typer.echo(calls.export(scheduler.value), nl=False)
+
+
+def finding_lines(found: dict[str, Any]) -> Iterator[str]:
+    """A finding: where and what, what it costs, on which runs, what to do; no line longer than a terminal is wide."""
+    severity = found.get("severity")
+    yield from _wrapped("", f"{f'{severity}: ' if severity else ''}{found.get('place')}: {found.get('message')}")
+    priced = found.get("costs") or []
+    others = sorted(set(found.get("runs") or ()) - {cost["run"] for cost in priced}, key=output.natural)
+    if found.get("cost"):
+        yield from _wrapped("  costs: ", str(found["cost"]))
+    for cost in priced:
+        yield from _wrapped("    ", _cost(cost))
+    if others:
+        yield from _wrapped("  runs there, no slower: " if priced else "  runs: ", ", ".join(others))
+    if found.get("advice"):
+        yield from _wrapped("  to do: ", str(found["advice"]))
+
+
+def _cost(cost: dict[str, Any]) -> str:
+    """`resnet: 368.4 → 322.4 GB/s (7 × 400 Gb/s rails, × 0.92)`."""
+    without, now = cost["without"], cost["now"]
+    return f"{cost['run']}: {without['busbw_gbps']:.1f} → {now['busbw_gbps']:.1f} GB/s ({now['basis']})"
+
+
+def _wrapped(lead: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        output.clean(text),
+        WIDTH,
+        initial_indent=lead,
+        subsequent_indent=" " * (len(lead) - len(lead.lstrip()) + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def tree_lines(node: Node, lead: str = "") -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Findings open, stay and close with the scans; what opens and closes is told as events."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy import bindparam, insert, select, update
 
 from astraeus.ledger.core import Tx
+from astraeus.ledger.costs import fault_costs
 from astraeus.ledger.notices import cluster_event
 from astraeus.ledger.tables import allocation, claim, run, topology_finding
 from astraeus.model.machine import Lenient
+from astraeus.placement.faultcost import UPLINK, Fault, FaultCost
 from astraeus.topology.findings import Finding
 
 EVENTS_MOST = 20
@@ -21,7 +23,7 @@ SEVERITIES = ("error", "warning", "info")
 
 
 class FindingView(Lenient):
-    """A finding as the API shows it; `runs` are those on its machines now."""
+    """A finding as the API shows it; `runs` are those it touches now, `costs` what it costs which of them."""
 
     id: int
     kind: str
@@ -33,6 +35,7 @@ class FindingView(Lenient):
     advice: str
     machines: list[str]
     runs: list[str] = []
+    costs: list[FaultCost] = []
     detail: dict[str, Any]
     opened_at: datetime
     seen_at: datetime
@@ -129,9 +132,19 @@ async def finding_views(tx: Tx, cluster: str, closed: bool = False) -> list[Find
     else:
         query = query.where(f.closed_at.is_(None)).order_by(f.id)
     rows = (await tx.conn.execute(query)).all()
+    if closed:
+        return [_view(row, [], []) for row in rows]
     runs = await _runs_on(tx, cluster, {name for row in rows for name in row.machines})
-    views = [_view(row, runs) for row in rows]
-    return views if closed else sorted(views, key=lambda view: SEVERITIES.index(view.severity))
+    costs = await fault_costs(tx, cluster, [Fault(row.kind, tuple(row.machines), row.detail) for row in rows])
+    views = [_view(row, _touched(row, runs, cost), cost) for row, cost in zip(rows, costs, strict=True)]
+    return sorted(views, key=lambda view: SEVERITIES.index(view.severity))
+
+
+def _touched(row: Any, runs: Mapping[str, Sequence[str]], costs: Sequence[FaultCost]) -> list[str]:
+    """The runs on a finding's machines; of a fault above the leaves those that reach across it."""
+    if row.kind in UPLINK:
+        return sorted({cost.run for cost in costs})
+    return sorted({name for machine in row.machines for name in runs.get(machine, ())})
 
 
 async def _runs_on(tx: Tx, cluster: str, machines: Collection[str]) -> dict[str, list[str]]:
@@ -150,7 +163,7 @@ async def _runs_on(tx: Tx, cluster: str, machines: Collection[str]) -> dict[str,
     return found
 
 
-def _view(row: Any, runs: dict[str, list[str]]) -> FindingView:
+def _view(row: Any, runs: list[str], costs: list[FaultCost]) -> FindingView:
     return FindingView(
         id=row.id,
         kind=row.kind,
@@ -161,7 +174,8 @@ def _view(row: Any, runs: dict[str, list[str]]) -> FindingView:
         cost=row.cost,
         advice=row.advice,
         machines=row.machines,
-        runs=sorted({name for machine in row.machines for name in runs.get(machine, [])}),
+        runs=runs,
+        costs=costs,
         detail=row.detail,
         opened_at=datetime.fromtimestamp(row.opened_at, UTC),
         seen_at=datetime.fromtimestamp(row.seen_at, UTC),

@@ -17,11 +17,15 @@ from astraeus.placement.bandwidth import rails_estimate
 from astraeus.placement.types import Machine
 
 NAMED = 3
+NO_RAIL = "no rail is up on every machine"
 
 
 @dataclass
-class _Gang:
-    """A gang that holds machines: each member's machine and the ports it was given, in rank order."""
+class RunningGang:
+    """A gang that holds machines: each member's machine and the ports it was given, in rank order.
+
+    `row` has the claim's `id`, `run_uid`, `attempt`, `rung` and `network`, and the run's `name` and `workspace`.
+    """
 
     row: Any
     members: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -29,7 +33,7 @@ class _Gang:
 
 async def review(tx: Tx, cluster_name: str, machines: Collection[str]) -> list[str]:
     """Reckon again what the gangs on these machines can expect; answers the runs whose `network` changed."""
-    gangs = await _gangs(tx, cluster_name, machines)
+    gangs = await gangs_on(tx, cluster_name, machines)
     if not gangs:
         return []
     factors = await tx.conn.scalar(select(cluster.c.factors).where(cluster.c.name == cluster_name))
@@ -38,7 +42,7 @@ async def review(tx: Tx, cluster_name: str, machines: Collection[str]) -> list[s
     changed = []
     for gang in gangs:
         place = NetworkPlace.model_validate(gang.row.network)
-        now = _estimate(gang, place, fleet, factors or {})
+        now = estimate_now(gang, place, fleet, factors or {})
         if now is None or place.estimate is None or now.busbw_gbps == place.estimate.busbw_gbps:
             continue
         await _write(tx, gang.row, place.model_copy(update={"estimate": now}), place.estimate, _faults(gang, fleet))
@@ -46,7 +50,7 @@ async def review(tx: Tx, cluster_name: str, machines: Collection[str]) -> list[s
     return changed
 
 
-async def _gangs(tx: Tx, cluster_name: str, machines: Collection[str]) -> list[_Gang]:
+async def gangs_on(tx: Tx, cluster_name: str, machines: Collection[str]) -> list[RunningGang]:
     """Gangs with a member on one of the machines that were given RDMA ports."""
     if not machines:
         return []
@@ -59,20 +63,30 @@ async def _gangs(tx: Tx, cluster_name: str, machines: Collection[str]) -> list[_
         .where(c.state == "Granted", a.live, c.id.in_(there), c.rung.is_not(None))
         .order_by(c.id, a.rank)
     )
-    found: dict[int, _Gang] = {}
+    found: dict[int, RunningGang] = {}
     for row in await tx.conn.execute(query):
         if row.network and row.network.get("estimate") and row.rung > Rung.NVLINK:
-            found.setdefault(row.id, _Gang(row)).members.append((row.machine, row.hcas))
+            found.setdefault(row.id, RunningGang(row)).members.append((row.machine, row.hcas))
     return list(found.values())
 
 
-def _estimate(
-    gang: _Gang, place: NetworkPlace, fleet: dict[str, Machine], factors: dict[str, float]
+def estimate_now(
+    gang: RunningGang, place: NetworkPlace, fleet: Mapping[str, Machine], factors: Mapping[str, float]
 ) -> Estimate | None:
-    models = {fleet[name].gpu_model for name, _ in gang.members if name in fleet}
-    model = models.pop() if len(models) == 1 else ""
+    """What a gang can expect with the ports it was given, as they are; None where it was given none."""
+    if not any(hcas for _, hcas in gang.members):
+        return None
     words = place.estimate.words if place.estimate else place.words
-    return rails_estimate(Rung(gang.row.rung), rates_of(gang.members, fleet), words, factors, model)
+    found = rails_estimate(
+        Rung(gang.row.rung), rates_of(gang.members, fleet), words, factors, model_of(gang.members, fleet)
+    )
+    return found or Estimate(busbw_gbps=0.0, words=words, basis=NO_RAIL)
+
+
+def model_of(members: Sequence[tuple[str, Sequence[str]]], fleet: Mapping[str, Machine]) -> str:
+    """The GPU model of all members, nothing where they differ."""
+    models = {fleet[name].gpu_model for name, _ in members if name in fleet}
+    return models.pop() if len(models) == 1 else ""
 
 
 def rates_of(members: Sequence[tuple[str, Sequence[str]]], fleet: Mapping[str, Machine]) -> list[float]:
@@ -93,7 +107,7 @@ def _ports(machine: Machine | None) -> dict[str, Nic]:
     return {} if machine is None else {port.hca: port for port in machine.ports}
 
 
-def _faults(gang: _Gang, fleet: dict[str, Machine]) -> list[str]:
+def _faults(gang: RunningGang, fleet: dict[str, Machine]) -> list[str]:
     """The ports of a gang that are down or slower than its fastest."""
     given = [(name, _ports(fleet.get(name)).get(hca), hca) for name, hcas in gang.members for hca in hcas]
     best = max((port.gbps for _, port, _ in given if port is not None and port.up), default=0.0)

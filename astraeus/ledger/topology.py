@@ -1,5 +1,6 @@
 """Scans of the network, applied as one change each; one that lost too much at once is held for an operator."""
 
+import json
 import uuid
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -17,6 +18,7 @@ from astraeus.ledger.tables import machine, nic, topology_fabric, topology_findi
 from astraeus.ledger.upsert import insert_or_replace
 from astraeus.model.errors import Conflict, NotFound
 from astraeus.model.machine import FABRIC, LEAF, SPINE
+from astraeus.topology.counting import Reading
 from astraeus.topology.derive import LINK_BYTES, Derived, DerivedFabric, Place
 from astraeus.topology.identity import Known
 from astraeus.topology.owners import Inventory, Owned
@@ -31,12 +33,13 @@ ROWS_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class State:
-    """What a scan is compared with: the machines, the fabrics as they were last seen, and their links."""
+    """What a scan is compared with `at` a time: the machines, the fabrics as they were last seen, and their links."""
 
     inventory: Inventory
     known: tuple[Known, ...]
     links: Mapping[str, frozenset[bytes]]
     scanned_at: Mapping[str, float]
+    at: float
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,10 @@ async def read_state(tx: Tx, cluster: str) -> State:
     rows = (await tx.conn.execute(fabrics)).all()
     return State(
         inventory=Inventory(names, adapters),
-        known=tuple(_known(row.name, row.identity) for row in rows),
+        known=tuple(_known(row.name, row.identity, _readings(row.counters)) for row in rows),
         links={row.name: _unpacked(row.links) for row in rows},
         scanned_at={row.name: row.scanned_at for row in rows},
+        at=tx.now,
     )
 
 
@@ -167,7 +171,7 @@ def _too_much(before: State, now: Sequence[DerivedFabric]) -> str | None:
     return None
 
 
-def _known(name: str, identity: Mapping[str, Any]) -> Known:
+def _known(name: str, identity: Mapping[str, Any], readings: tuple[Reading, ...]) -> Known:
     def numbers(texts: Sequence[str]) -> list[int]:
         return [guid for text in texts if (guid := guid_of(text)) is not None]
 
@@ -178,6 +182,7 @@ def _known(name: str, identity: Mapping[str, Any]) -> Known:
         leaf_groups={group: frozenset(numbers(leaves)) for group, leaves in identity["leaf_groups"].items()},
         spine_groups={group: frozenset(numbers(above)) for group, above in identity["spine_groups"].items()},
         machines=frozenset(identity["machines"]),
+        readings=readings,
     )
 
 
@@ -221,15 +226,32 @@ async def _write_fabric(tx: Tx, cluster: str, fabric: DerivedFabric) -> None:
             ],
         },
         "links": zlib.compress(b"".join(sorted(fabric.links))),
+        "counters": _packed(fabric.known.readings),
         "scanned_at": tx.now,
     }
-    replace = ("identity", "summary", "links", "scanned_at")
+    replace = ("identity", "summary", "links", "counters", "scanned_at")
     await tx.conn.execute(insert_or_replace(tx, topology_fabric, values, replace))
 
 
 def _unpacked(links: bytes) -> frozenset[bytes]:
     data = zlib.decompress(links)
     return frozenset(data[i : i + LINK_BYTES] for i in range(0, len(data), LINK_BYTES))
+
+
+def _packed(readings: Sequence[Reading]) -> bytes:
+    told = [
+        [one.at, {f"{guid:x}/{port}": dict(counters) for (guid, port), counters in one.ports.items()}]
+        for one in readings
+    ]
+    return zlib.compress(json.dumps(told).encode())
+
+
+def _readings(packed: bytes | None) -> tuple[Reading, ...]:
+    found = []
+    for at, ports in json.loads(zlib.decompress(packed)) if packed else ():
+        ends = {name: name.partition("/") for name in ports}
+        found.append(Reading(at, {(int(guid, 16), int(port)): ports[name] for name, (guid, _, port) in ends.items()}))
+    return tuple(found)
 
 
 async def _place(tx: Tx, cluster: str, derived: Derived, site: Site) -> list[str]:

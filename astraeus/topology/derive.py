@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from astraeus.topology import linkfaults, wiring
+from astraeus.topology import counterfaults, linkfaults, wiring
+from astraeus.topology.counting import Reading, kept
 from astraeus.topology.findings import Finding, Rule, Scene
 from astraeus.topology.graph import Graph, graphs
-from astraeus.topology.identity import Known, name_all, spine_key
+from astraeus.topology.identity import Known, Names, name_all, spine_key
 from astraeus.topology.owners import LAST, Inventory, natural
+from astraeus.topology.planes import with_planes_joined
 from astraeus.topology.rates import gbps
 from astraeus.topology.scan import Problem, Scan
-from astraeus.topology.shape import shape_of
+from astraeus.topology.shape import Shape, shape_of
 
 RULES: tuple[Rule, ...] = (
     wiring.missing,
@@ -23,7 +25,7 @@ RULES: tuple[Rule, ...] = (
     wiring.homeless,
     wiring.owners_unknown,
     wiring.strangers,
-    linkfaults.counters,
+    counterfaults.counters,
 )
 LEAF_FACTOR = 0.921
 LINK_BYTES = 8
@@ -96,19 +98,25 @@ class _Seen:
         self.speed = sum(gbps(nic.rate) or 1.0 for nic in self.scene.shape.by_host[self.host])
 
 
-def derive(scan: Scan, inventory: Inventory, known: Sequence[Known] = (), factor: float = LEAF_FACTOR) -> Derived:
-    """Derive all fabrics of a scan. `known` are the fabrics of earlier scans; `factor` is for the costs told."""
+def derive(
+    scan: Scan, inventory: Inventory, known: Sequence[Known] = (), at: float = 0.0, factor: float = LEAF_FACTOR
+) -> Derived:
+    """Derive all fabrics of a scan that was made `at` a time, in seconds.
+
+    `known` are the fabrics of earlier scans, with the error counters they had; `factor` is for the costs told.
+    """
     found, named = graphs(scan, inventory)
     hint = {(owned.machine, owned.device): owned.rail for owned in inventory.adapters.values()}
-    shapes = [shape_of(graph, hint) for graph in found]
+    shapes = [shape_of(graph, hint) for graph in with_planes_joined(found)]
     shapes.sort(key=lambda shape: natural(shape.groups[0].machines[0]) if shape.home else LAST)
     scenes = [
-        Scene(scan, shape, names, named, inventory, factor)
+        Scene(scan, shape, names, named, inventory, factor, _readings(scan, shape, names, at))
         for shape, names in zip(shapes, name_all(shapes, known), strict=True)
     ]
     findings: list[Finding] = []
     for scene in scenes:
         findings.extend(_findings(scene))
+    findings.extend(wiring.isolated(scenes))
     return Derived(
         fabrics=tuple(_fabric(scene) for scene in scenes),
         places=_places(scenes),
@@ -117,6 +125,11 @@ def derive(scan: Scan, inventory: Inventory, known: Sequence[Known] = (), factor
         unread=scan.unread,
         counted=scan.counted,
     )
+
+
+def _readings(scan: Scan, shape: Shape, names: Names, at: float) -> tuple[Reading, ...]:
+    before = names.known.readings if names.known else ()
+    return kept(before, counterfaults.reading(scan, shape.graph, at)) if scan.counted else before
 
 
 def _findings(scene: Scene) -> Iterator[Finding]:
@@ -151,6 +164,7 @@ def _fabric(scene: Scene) -> DerivedFabric:
                 name: spine_key(shape, members) for name, members in zip(names.spine_groups, shape.spines, strict=True)
             },
             machines=frozenset(shape.by_host),
+            readings=scene.readings,
         ),
         groups=tuple(_group(scene, number) for number in range(len(shape.groups))),
         rail_optimised=shape.rail_optimised,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from astraeus.topology.counting import Reading
 from astraeus.topology.graph import Nic
 from astraeus.topology.identity import Names
 from astraeus.topology.owners import Inventory, Owners
@@ -44,7 +45,10 @@ class Finding:
 
 @dataclass
 class Scene:
-    """What the rules look at: a fabric, its names, and the scan it came from. `factor` is the leaf rung's."""
+    """What the rules look at: a fabric, its names, and the scan it came from. `factor` is the leaf rung's.
+
+    `readings` are its error counters in the order of time, this scan's the last.
+    """
 
     scan: Scan
     shape: Shape
@@ -52,6 +56,7 @@ class Scene:
     owners: Owners
     inventory: Inventory
     factor: float
+    readings: tuple[Reading, ...] = ()
 
     @cached_property
     def twins(self) -> set[str]:

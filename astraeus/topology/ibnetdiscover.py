@@ -21,21 +21,22 @@ def parse(text: str) -> Scan:
     """Everything that can be read of the plain form; the other lines are listed."""
     scan = Scan()
     now: Node | None = None
+    router = False
     values: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("["):
-            if now is None or not _link(scan, now, line):
+            if not router and (now is None or not _link(scan, now, line)):
                 scan.puzzled(SOURCE, number, line)
         elif found := VALUE.fullmatch(line.strip()):
             now = None
             values[found[1]] = int(found[2], 16)
         elif found := HEAD.fullmatch(line.strip()):
-            now = _head(scan, found, values)
+            now, router = _head(scan, found, values), found[1] == "Rt"
             values = {}
         elif found := INITIATOR.match(line):
             scan.initiator = int(found[1], 16)
         elif not line.strip():
-            now = None
+            now, router = None, False
         elif not line.startswith("#") and not HEADING.match(line):
             now = None
             scan.puzzled(SOURCE, number, line)

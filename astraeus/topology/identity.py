@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from astraeus.topology.counting import Reading
 from astraeus.topology.graph import Graph
 from astraeus.topology.scan import guid_text
 from astraeus.topology.shape import Group, Shape
@@ -22,6 +23,8 @@ class Known:
     leaf_groups: Mapping[str, frozenset[int]] = field(default_factory=dict)
     spine_groups: Mapping[str, frozenset[int]] = field(default_factory=dict)
     machines: frozenset[str] = frozenset()
+    readings: tuple[Reading, ...] = ()
+    """Its error counters in the order of time."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
 """Findings about links: slower than their peers, missing between switches, with error counters."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from astraeus.topology.findings import RARE, Finding, Scene, port_name
 from astraeus.topology.graph import Nic, Uplink
 from astraeus.topology.rates import gbps, spoken
-
-BENIGN = frozenset({"PortXmitWait", "PortRcvSwitchRelayErrors", "VL15Dropped", "PortXmitData", "PortRcvData"})
-CONGESTION = frozenset({"PortXmitDiscards", "PortXmitWait", "XmitDiscards"})
+from astraeus.topology.shape import Shape
 
 Level = dict[int, int]
 """The tier of each switch: 0 is a leaf."""
@@ -42,8 +40,8 @@ def _slow_port(scene: Scene, nic: Nic, instead: str, usual: str) -> Finding:
         cost=scene.loss(nic.host, gbps(nic.rate)),
         advice=f"Reseat or replace the cable at {at}",
         machines=(nic.host,),
-        detail={"device": nic.device, "is": nic.rate, "should": usual, "leaf": scene.switch(nic.switch)}
-        | {"port": nic.switch_port},
+        detail={"device": nic.device, "rail": scene.shape.rail(nic), "is": nic.rate, "should": usual}
+        | {"leaf": scene.switch(nic.switch), "port": nic.switch_port},
     )
 
 
@@ -73,8 +71,9 @@ def _slow_uplink(scene: Scene, guid: int, link: Uplink, instead: str, usual: str
         message=f"to {scene.at(link.peer, link.peer_port)} runs at {spoken(link.rate)} {instead}",
         cost="flows that are put on it are as slow as it is; gangs across leaf groups notice",
         advice=f"Reseat or replace the cable to {scene.at(link.peer, link.peer_port)}",
-        machines=(),
-        detail={"is": link.rate, "should": usual, "peer": scene.switch(link.peer), "peer_port": link.peer_port},
+        machines=machines_under(scene, guid),
+        detail={"is": link.rate, "should": usual, "peer": scene.switch(link.peer), "peer_port": link.peer_port}
+        | {"gbps": gbps(link.rate)},
     )
 
 
@@ -111,9 +110,21 @@ def missing_uplinks(scene: Scene, levels: Level) -> Iterator[Finding]:
     for members in families.values():
         totals = Counter(len(ups) for ups in members.values())
         usual = max(totals, key=lambda total: (totals[total], total))
+        built = _built_with_fewer(members, usual)
         for guid, ups in sorted(members.items()):
-            if len(ups) < usual:
+            if len(ups) < usual and guid not in built:
                 yield _missing_uplinks(scene, guid, ups, usual, members)
+
+
+def _built_with_fewer(members: Mapping[int, Sequence[Uplink]], usual: int) -> set[int]:
+    """Switches that several have as few links as, the same number to each of the switches above: storage's, say."""
+    above = {link.peer for ups in members.values() for link in ups}
+    even: dict[int, list[int]] = defaultdict(list)
+    for guid, ups in members.items():
+        counts = Counter(link.peer for link in ups)
+        if 0 < len(ups) < usual and counts.keys() == above and len(set(counts.values())) == 1:
+            even[len(ups)].append(guid)
+    return {guid for guids in even.values() if len(guids) > 1 for guid in guids}
 
 
 def _family(scene: Scene, levels: Level, guid: int) -> tuple[int, int]:
@@ -145,9 +156,18 @@ def _missing_uplinks(
         message=f"has {len(ups)} of {usual} links to the tier above: {usual - len(ups)} to {where} missing{at}{down}",
         cost=f"{(usual - len(ups)) / usual:.0%} less bandwidth out of {own}; gangs across leaf groups notice",
         advice=f"Check the cables of {own} to {where}",
-        machines=(),
+        machines=machines_under(scene, guid),
         detail={"links": len(ups), "usual": usual, "to": [scene.switch(peer) for peer in to], "ports": ports},
     )
+
+
+def machines_under(scene: Scene, guid: int) -> tuple[str, ...]:
+    """The machines whose traffic to others goes up through a switch: of its leaf group, or of the groups below it."""
+    shape = scene.shape
+    if guid in shape.group_of:
+        return tuple(shape.groups[shape.group_of[guid]].machines)
+    below = {shape.group_of[link.peer] for link in shape.graph.between.get(guid, ()) if link.peer in shape.group_of}
+    return tuple(name for number in sorted(below) for name in shape.groups[number].machines)
 
 
 def _where_to(guid: int, ups: list[Uplink], members: dict[int, list[Uplink]]) -> tuple[list[int], list[int]]:
@@ -167,45 +187,6 @@ def _where_to(guid: int, ups: list[Uplink], members: dict[int, list[Uplink]]) ->
     return short, sorted(port for port, many in ports.items() if 2 * many > len(others) and port not in used)
 
 
-def counters(scene: Scene) -> Iterator[Finding]:
-    """Ports with error counters, and those where packets wait or are thrown away."""
-    at = {(nic.switch, nic.switch_port): nic for nic in scene.shape.graph.nics}
-    own = {(nic.guid, nic.port): nic for nic in scene.shape.graph.nics}
-    for (guid, port), found in sorted(scene.scan.counters.items()):
-        nic = at.get((guid, port)) or own.get((guid, port))
-        if guid not in scene.shape.graph.switches and nic is None:
-            continue
-        errors = {name: value for name, value in found.items() if name not in BENIGN | CONGESTION}
-        waits = {name: value for name, value in found.items() if name in CONGESTION}
-        place = scene.at(guid, port) if guid in scene.shape.graph.switches else port_name(nic) if nic else ""
-        whose = f" (to {port_name(nic)})" if nic and guid in scene.shape.graph.switches else ""
-        machines = (nic.host,) if nic else ()
-        if errors:
-            yield _counted(scene, "errors", place, whose, errors, machines)
-        if waits.keys() - BENIGN:
-            yield _counted(scene, "congested", place, whose, waits, machines)
-
-
-def _counted(
-    scene: Scene, kind: str, place: str, whose: str, found: dict[str, int], machines: tuple[str, ...]
-) -> Finding:
-    said = ", ".join(f"{name} {value}" for name, value in found.items())
-    lossy = kind == "errors"
-    return Finding(
-        kind=kind,
-        severity="warning" if lossy else "info",
-        fabric=scene.names.fabric,
-        place=place,
-        message=f"counted {said}{whose}",
-        cost="packets are sent again; the link may fail soon" if lossy else "packets waited here and were dropped",
-        advice="Clear the counters and look again in an hour; if they grow, replace the cable"
-        if lossy
-        else "Look for uplinks that are down, and whether adaptive routing is on",
-        machines=machines,
-        detail={"counters": found},
-    )
-
-
 def oversubscription(scene: Scene, levels: Level) -> None:
     """Note Gb/s down over Gb/s up for every leaf group, as built and as it is."""
     shape = scene.shape
@@ -219,12 +200,15 @@ def oversubscription(scene: Scene, levels: Level) -> None:
         if not rates or not sum(rates) or not down_live[number]:
             continue
         most = _mode([len(links) for links in ups])
-        down = sum(
-            len(shape.devices[host]) * max((gbps(nic.rate) for nic in shape.by_host[host]), default=0.0)
-            for host in group.machines
-        )
+        down = sum(_as_built(shape, host) for host in group.machines)
         group.nominal = round(down / (most * len(group.leaves) * max(rates)), 2)
         group.live = round(down_live[number] / sum(rates), 2)
+
+
+def _as_built(shape: Shape, host: str) -> float:
+    """Gb/s of a machine's ports when all are there; an adapter may have two."""
+    ports = Counter(nic.device for nic in shape.by_host[host])
+    return len(shape.devices[host]) * _mode(ports.values()) * max(gbps(nic.rate) for nic in shape.by_host[host])
 
 
 def _mode(values: Iterable[int]) -> int:

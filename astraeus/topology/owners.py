@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 from astraeus.topology.scan import Node
 
-NAMED = re.compile(r"([A-Za-z0-9][\w.-]*)\s+(HCA-\d+|[a-z]+\d*_[a-z]*\d+|[a-z]+\d+|[a-z]+_bond_?\d+)")
+DEVICE = r"HCA-\d+|mlx\d_\w+|(?:ib|roce)[pP]?\w*\d\w*|[a-z]+\d*_[a-z]*\d+|[a-z]+\d+|[a-z]+_bond_?\d+"
+NAMED = re.compile(
+    rf"(['\"]?)([A-Za-z0-9][\w.-]*?)(?:\s+|\s*[:/]\s*|-(?=mlx\d_|HCA-))({DEVICE})(?:\s*\((mlx\d_\w+)\))?\1"
+)
+ADDRESS = re.compile(r"\d+(?:\.\d+){3}")
 NAMELESS = frozenset({"localhost", "localhost6", "none", "node", "ubuntu", "debian"})
 AGGREGATION_DEVICE = 0xCF09
 DIGITS = re.compile(r"(\d+)")
@@ -44,9 +48,11 @@ def owners(adapters: Iterable[Node], inventory: Inventory) -> Owners:
     """Name these adapters. Nothing is guessed: two adapters of one name are both left unnamed."""
     found = Owners()
     reporting = {owned.machine for owned in inventory.adapters.values()}
+    full = _full_names(inventory.machines)
     hinted: dict[tuple[str, str], list[Node]] = defaultdict(list)
     for node in adapters:
         name = described(node.description)
+        name = name and (full.get(name[0], name[0]), name[1])
         owned = _owned(node.guid, name, inventory)
         if owned is not None:
             found.of[node.guid] = owned.machine, owned.device
@@ -64,6 +70,14 @@ def owners(adapters: Iterable[Node], inventory: Inventory) -> Owners:
     return found
 
 
+def _full_names(machines: Iterable[str]) -> dict[str, str]:
+    """Machines that are registered under a name with a domain, by the name without it where one alone has it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in machines:
+        found[short(name)].append(name)
+    return {host: names[0] for host, names in found.items() if len(names) == 1}
+
+
 def _owned(guid: int, name: tuple[str, str] | None, inventory: Inventory) -> Owned | None:
     """By GUID; some outputs give an adapter's port GUID only, which on old cards is the node's and one."""
     owned = inventory.adapters.get(guid)
@@ -77,8 +91,13 @@ def described(description: str) -> tuple[str, str] | None:
     found = NAMED.fullmatch(description.strip())
     if found is None:
         return None
-    host = found[1].partition(".")[0].lower()
-    return None if host in NAMELESS else (host, device_name(found[2]))
+    host = short(found[2])
+    return None if host in NAMELESS else (host, found[4] or device_name(found[3]))
+
+
+def short(name: str) -> str:
+    """A host's name without its domain."""
+    return name if ADDRESS.fullmatch(name) else name.partition(".")[0].lower()
 
 
 def device_name(name: str) -> str:

@@ -265,7 +265,10 @@ def _rails(shape: Shape) -> None:
 
 
 def _spine_groups(shape: Shape) -> None:
-    """Leaf groups whose upper switches overlap by half of the smaller set are under one spine group."""
+    """Leaf groups whose upper switches overlap by half of the smaller set are under one spine group.
+
+    Where there are no upper switches, leaves that are joined to each other are one.
+    """
     for group in shape.groups:
         group.above = {
             link.peer for leaf in group.leaves for link in shape.graph.between.get(leaf, ()) if _above(shape, link.peer)
@@ -276,10 +279,21 @@ def _spine_groups(shape: Shape) -> None:
         if (both := len(shape.groups[one].above & shape.groups[other].above))
         and both >= OVERLAP * min(len(shape.groups[one].above), len(shape.groups[other].above))
     ]
+    pairs += _side_by_side(shape)
     shape.spines = [sorted(members) for members in joined(range(len(shape.groups)), pairs)]
     for number, members in enumerate(shape.spines):
         for member in members:
             shape.groups[member].spine = number
+
+
+def _side_by_side(shape: Shape) -> list[tuple[int, int]]:
+    group_of = shape.group_of
+    return [
+        (group_of[leaf], group_of[link.peer])
+        for leaf in group_of
+        for link in shape.graph.between.get(leaf, ())
+        if link.peer in group_of and not (shape.groups[group_of[leaf]].above or shape.groups[group_of[link.peer]].above)
+    ]
 
 
 def _above(shape: Shape, switch: int) -> bool:

@@ -1,7 +1,7 @@
 """Findings about cables: in the wrong leaf, on a spine, missing, with owners that nobody can tell."""
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 
 from astraeus.topology.findings import Finding, Scene, port_name
 from astraeus.topology.graph import Nic
@@ -217,6 +217,26 @@ def absent(scene: Scene) -> Iterator[Finding]:
             advice="See whether it is up; then check its adapters",
             machines=(host,),
         )
+
+
+def isolated(scenes: Sequence[Scene]) -> Iterator[Finding]:
+    """Machines that reach no other: alone on a fabric, while another fabric has most of the cluster."""
+    most = max((len(scene.shape.by_host) for scene in scenes), default=0)
+    beside = Counter(host for scene in scenes for host in scene.shape.by_host)
+    for scene in scenes:
+        hosts = list(scene.shape.by_host)
+        if most > len(hosts) == 1 and beside[hosts[0]] == 1:
+            where = sorted({scene.switch(nic.switch) for nic in scene.shape.by_host[hosts[0]]}, key=natural)
+            yield Finding(
+                kind="isolated",
+                severity="error",
+                fabric=scene.names.fabric,
+                place=hosts[0],
+                message=f"reaches no other machine: {_some(where)} and the fabrics of the others are not joined",
+                cost="it takes part in no gang of several machines over InfiniBand",
+                advice=f"Check the uplinks of {_some(where)}",
+                machines=(hosts[0],),
+            )
 
 
 def owners_unknown(scene: Scene) -> Iterator[Finding]:

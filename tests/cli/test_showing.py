@@ -238,16 +238,28 @@ def test_topology_is_a_tree(astra: Any, api: FakeApi) -> None:
 
 
 def test_findings(astra: Any, api: FakeApi) -> None:
+    now, without = (
+        {"busbw_gbps": busbw, "words": "", "basis": f"{n} × 400 Gb/s rails"} for busbw, n in ((322.4, 7), (368.4, 8))
+    )
     known = {"severity": "warning", "cost": "~322 of ~368 GB/s", "runs": ["a", "b"], "advice": "Reseat the cable"}
-    api.items("GET /topology/findings", [{"place": "m-3 mlx5_0", "message": "runs at 4xHDR", **known}])
+    known |= {"costs": [{"run": "b", "without": without, "now": now}], "place": "m-3 mlx5_0"}
+    api.items(
+        "GET /topology/findings",
+        [{"message": "runs at 4xHDR where its peers run at 4xNDR; it is on leaf-0 port 3", **known}],
+    )
     shown = [
-        "warning: m-3 mlx5_0: runs at 4xHDR",
+        "warning: m-3 mlx5_0: runs at 4xHDR where its peers run at 4xNDR; it is on leaf-0",
+        "  port 3",
         "  costs: ~322 of ~368 GB/s",
-        "  runs: a, b",
+        "    b: 368.4 → 322.4 GB/s (7 × 400 Gb/s rails)",
+        "  runs there, no slower: a",
         "  to do: Reseat the cable",
     ]
     assert astra("topology", "--findings").output.splitlines() == shown
     assert astra("topology", "findings").output.splitlines() == shown
+    known["costs"] = []
+    api.items("GET /topology/findings", [{"message": "runs at 4xHDR", **known}])
+    assert "  runs: a, b" in astra("topology", "findings").output.splitlines()
     api.items("GET /topology/findings", [])
     assert astra("topology", "findings", "--closed").output == "Nothing was found.\n"
     assert api.requests[-1]["query"] == {"closed": ["true"]}

@@ -11,7 +11,7 @@ from support.scene import CLUSTER
 
 from astraeus.ledger import measured, networks, topology
 from astraeus.ledger.core import Ledger
-from astraeus.ledger.findings import finding_views
+from astraeus.ledger.findings import FindingView, finding_views
 from astraeus.ledger.machines import get
 from astraeus.ledger.measured import measurement
 from astraeus.ledger.tables import allocation, change, claim, event, machine, nic, run, topology_place, topology_scan
@@ -53,7 +53,7 @@ async def take(scene: GangScene, found: Scan, *, force: bool = False, site: Site
     """Derive and apply a scan, as the API does."""
     async with scene.ledger.reading() as tx:
         before = await topology.read_state(tx, CLUSTER)
-    told = derive(found, before.inventory, before.known)
+    told = derive(found, before.inventory, before.known, before.at)
     async with scene.ledger.transaction() as tx:
         return await topology.apply(tx, CLUSTER, before, told, site, "ada", b"outputs", force)
 
@@ -189,9 +189,50 @@ async def test_a_run_hears_that_its_rails_degrade_and_recover(scene: GangScene) 
         "node004 mlx5_7": [row.name],
         "node003 mlx5_4": [row.name],
     }
+    assert {one.place: costs_of(one) for one in views if one.costs} == {
+        "node004 mlx5_7": [(row.name, 322.4, 161.2, "7 × 200 Gb/s rails, × 0.92")],
+        "node003 mlx5_4": [(row.name, 322.4, 161.2, "7 × 200 Gb/s rails, × 0.92")],
+    }
     assert (await take(scene, everything(A))).runs == ("resnet",)
     network = (await rows(scene, select(claim.c.network)))[0].network
     assert network["estimate"] == PLACE["estimate"]
+
+
+def costs_of(view: FindingView) -> list[tuple[str, float, float, str]]:
+    return [(one.run, one.without.busbw_gbps, one.now.busbw_gbps, one.now.basis) for one in view.costs]
+
+
+async def test_what_a_finding_costs_follows_the_runs(scene: GangScene) -> None:
+    await take(scene, with_counters(B))
+    row = await scene.placed("far", [("node001", 0xFF), ("node016", 0xFF)])
+    place = {**PLACE, "network": "fabric:f", "estimate": {**PLACE["estimate"], "words": "two leaves"}}
+    await scene.write(update(claim).values(network=place, rung=5))
+    await scene.write(update(allocation).values(hcas=[f"mlx5_{i}:1" for i in range(8)]))
+    async with scene.ledger.reading() as tx:
+        views = {one.kind: one for one in await finding_views(tx, CLUSTER) if one.costs}
+    assert views.keys() == {"uplink_down", "degraded_uplink"}
+    assert views["uplink_down"].runs == ["far"]
+    (told,) = costs_of(views["uplink_down"])
+    assert told[:3] == ("far", 313.2, 313.2)
+    assert told[3].endswith("all-reduce is no slower, all-to-all has 7 of 8 links there")
+    (told,) = costs_of(views["degraded_uplink"])
+    assert told[:3] == ("far", 313.2, 78.3)
+    assert await scene.release(row)
+    async with scene.ledger.reading() as tx:
+        assert [one for one in await finding_views(tx, CLUSTER) if one.costs or one.runs] == []
+
+
+async def test_a_run_whose_only_rail_is_gone_hears_it(scene: GangScene) -> None:
+    await take(scene, everything(A))
+    await scene.placed("resnet", [("node003", 0xFF), ("node004", 0xFF)])
+    await scene.write(update(claim).values(network=PLACE, rung=3))
+    await scene.write(update(allocation).values(hcas=["mlx5_7:1"]))
+    await take(scene, everything(B))
+    network = (await rows(scene, select(claim.c.network)))[0].network
+    assert (network["estimate"]["busbw_gbps"], network["estimate"]["basis"]) == (0, networks.NO_RAIL)
+    async with scene.ledger.reading() as tx:
+        views = {one.place: one for one in await finding_views(tx, CLUSTER) if one.costs}
+    assert costs_of(views["node004 mlx5_7"])[0][:3] == ("resnet", 322.4, 0.0)
 
 
 async def test_a_port_that_an_agent_reports_down_is_told_too(scene: GangScene) -> None:
@@ -208,6 +249,17 @@ async def test_a_port_that_an_agent_reports_down_is_told_too(scene: GangScene) -
     assert network["estimate"]["basis"] == "7 × 400 Gb/s rails, × 0.92"
     (told,) = await rows(scene, select(event.c.message).where(event.c.kind == "network"))
     assert told.message.endswith("~322 GB/s all-reduce after ~368: node001 mlx5_3:1 is down")
+
+
+async def test_counters_are_judged_by_the_last_reading_in_the_ledger(scene: GangScene) -> None:
+    await take(scene, with_counters(B))
+    async with scene.ledger.reading() as tx:
+        before = await topology.read_state(tx, CLUSTER)
+    told = derive(with_counters(B), before.inventory, before.known, before.at + 7200)
+    assert {one.kind for one in told.findings} & {"errors", "congested"} == set()
+    async with scene.ledger.transaction() as tx:
+        outcome = await topology.apply(tx, CLUSTER, before, told, NOTHING, "ada", b"")
+    assert (outcome.news.opened, outcome.news.stayed, outcome.news.closed) == (0, 7, 2)
 
 
 async def test_gangs_without_rails_are_left_alone(scene: GangScene) -> None:

@@ -103,6 +103,15 @@ def test_a_name_that_its_machine_disowns() -> None:
     assert foreign.machines == ("node001",)
 
 
+def test_machines_that_are_registered_with_their_domain() -> None:
+    known = inventory(A)
+    found = derived(
+        scan(f"{A}/ibnetdiscover.txt"), Inventory(frozenset(f"{name}.example.org" for name in known.machines))
+    )
+    assert groups(found) == [[f"{name}.example.org" for name in some] for some in built_groups(A)]
+    assert found.findings == ()
+
+
 def test_hosts_that_no_agent_reports_are_named_once() -> None:
     known = inventory(A)
     some = Inventory(known.machines - {"node007", "node016"}, {})

@@ -11,6 +11,9 @@ from api.services.runs import known_cluster
 from astraeus.ledger.snapshot import load_snapshot
 from astraeus.placement.types import Snapshot
 
+TOLD = {"id", "severity", "place", "message", "cost", "costs", "runs", "advice"}
+"""What the page shows of a finding."""
+
 
 async def load(scope: Scope, params: Params) -> Values:
     """The map of one cluster with who holds what."""
@@ -23,7 +26,7 @@ async def load(scope: Scope, params: Params) -> Values:
     return shown | {
         "cluster": cluster,
         "clusters": [one.name for one in (await fleet.clusters(scope)).items],
-        "findings": [one.model_dump(mode="json") for one in (await fleet.findings(scope, cluster)).items],
+        "findings": [one.model_dump(mode="json", include=TOLD) for one in (await fleet.findings(scope, cluster)).items],
     }
 
 

@@ -1,6 +1,7 @@
 // The network as a map: fabrics, spine groups, leaf groups, machines, coloured by what they do.
 import { ClusterPick, Empty, byName, hue } from "./parts.js";
 
+const LISTED = 20;
 const LEGEND = ["free", "busy", "draining", "drained", "returning", "down"];
 
 export const Topology = {
@@ -8,7 +9,7 @@ export const Topology = {
   inject: ["look", "link"],
   props: { shown: Object },
   data() {
-    return { legend: LEGEND, marked: "" };
+    return { legend: LEGEND, marked: "", all: false };
   },
   computed: {
     dense() {
@@ -28,6 +29,9 @@ export const Topology = {
         for (const run of machine[4]) gpus.set(run, (gpus.get(run) || 0) + 1);
       }
       return [...gpus].sort((a, b) => b[1] - a[1]);
+    },
+    listed() {
+      return this.all ? this.shown.findings : this.shown.findings.slice(0, LISTED);
     },
     domains() {
       const found = new Map();
@@ -51,6 +55,9 @@ export const Topology = {
       if (domain) parts.push(`NVLink domain ${domain}`);
       if (runs.length) parts.push(`runs ${runs.join(", ")}`);
       return parts.filter(Boolean).join(" · ");
+    },
+    tone(found) {
+      return { error: "bad", warning: "warn" }[found.severity];
     },
     faint(machine) {
       return this.marked && !machine[4].includes(this.marked);
@@ -101,7 +108,15 @@ export const Topology = {
                   <span>{{ machine[3] }}/{{ machine[2] }} free</span></template></a></div></div></div></div></section>
       <section v-if="domains.length" class="card"><h2>NVLink domains</h2><div class="row wrap">
         <span v-for="[name, [all, ready]] in domains" :key="name" class="label">{{ name }}: {{ ready }} of {{ all }} machines healthy</span></div></section>
-      <section class="card"><h2>Findings</h2><p v-if="!shown.findings.length" class="soft">No fault of the network is known.</p>
-        <ul><li v-for="finding in shown.findings" :key="finding.place + finding.message"><b>{{ finding.place }}</b> {{ finding.message }}</li></ul></section>
+      <section class="card" aria-labelledby="findings"><h2 id="findings">Findings <span v-if="shown.findings.length" class="soft">{{ shown.findings.length }}</span></h2>
+        <p v-if="!shown.findings.length" class="soft">No fault of the network is known.</p>
+        <ul class="findings"><li v-for="found in listed" :key="found.id">
+          <p><span class="label" :class="tone(found)">{{ found.severity }}</span> <b>{{ found.place }}</b> {{ found.message }}</p>
+          <p class="soft">Costs: {{ found.cost }}<template v-if="found.costs.length">:</template></p>
+          <ul v-if="found.costs.length"><li v-for="cost in found.costs" :key="cost.run"><b>{{ cost.run }}</b>
+            {{ cost.without.busbw_gbps.toFixed(1) }} → <b>{{ cost.now.busbw_gbps.toFixed(1) }} GB/s</b> <span class="soft">{{ cost.now.basis }}</span></li></ul>
+          <p v-else-if="found.runs.length" class="soft">Runs there: {{ found.runs.join(", ") }}</p>
+          <p class="soft">To do: {{ found.advice }}</p></li></ul>
+        <button v-if="shown.findings.length > listed.length" class="filter" @click="all = true">Show all {{ shown.findings.length }}</button></section>
     </template>`,
 };

@@ -26,6 +26,7 @@ topology_fabric = Table(
     Column("summary", JSON, nullable=False),
     Column("links", LargeBinary, nullable=False),
     Column("scanned_at", Double, nullable=False),
+    Column("counters", LargeBinary),
 )
 
 topology_place = Table(
