@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from api.handout import HandedOut
 from api.metrics import Metrics
+from api.outlook import Outlooks
 from api.relay import Relays
 from api.tokens import TokenCache
 from astraeus.ledger.changes import ChangeHub
@@ -93,6 +94,7 @@ class AppState:
     handed_out: HandedOut = field(default_factory=HandedOut, init=False)
     tokens: TokenCache = field(default_factory=TokenCache, init=False)
     metrics: Metrics = field(default_factory=Metrics, init=False)
+    outlooks: Outlooks = field(default_factory=Outlooks, init=False)
 
     async def deliver(self, tx: Tx) -> None:
         """Send what `tx` committed, waiting briefly so that an order is usually on its way when it is answered."""

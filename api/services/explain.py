@@ -1,7 +1,7 @@
 """Why a run is where it is, and what would happen to a specification now."""
 
-import asyncio
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -10,16 +10,19 @@ from api.auth import Scope
 from api.services.checks import check
 from api.services.runs import known_cluster, row_named
 from astraeus.ledger import views
-from astraeus.ledger.runs import RunRow
-from astraeus.ledger.snapshot import load_snapshot
 from astraeus.model.faults import parse_submission
 from astraeus.model.network import NetworkPlace
 from astraeus.model.run import RunState, RunView
 from astraeus.placement import explain as planner
-from astraeus.placement.types import Grant, Snapshot, Wait
+from astraeus.placement.expect import Expected
+from astraeus.placement.types import Grant, Wait
 
 UNKNOWN = "unknown"
-EXPECTED_START = "While it would wait: the time by which time limits free its room, `unknown` where they do not tell."
+EXPECTED_START = (
+    "While it waits: its latest start if every run stays until its time limit and nothing new comes before it, "
+    "`unknown` where time limits do not tell."
+)
+EXPECTED_WORDS = "The same in words; where it is unknown, why."
 
 
 class PlanView(BaseModel):
@@ -36,6 +39,7 @@ class PlanView(BaseModel):
     blockers: list[str] = []
     victims: list[str] = Field(default=[], description="Runs that would be preempted for it.")
     expected_start: str | None = Field(default=None, description=EXPECTED_START)
+    expected_words: str | None = Field(default=None, description=EXPECTED_WORDS)
 
 
 class Explanation(BaseModel):
@@ -50,8 +54,10 @@ class Explanation(BaseModel):
     network: NetworkPlace | None = None
     waits_because: str | None = None
     blockers: list[str] = []
+    victims: list[str] = Field(default=[], description="Runs that the next pass preempts for it.")
     position: int | None = None
     expected_start: str | None = Field(default=None, description=EXPECTED_START)
+    expected_words: str | None = Field(default=None, description=EXPECTED_WORDS)
 
 
 async def plan(scope: Scope, raw: Any, cluster: str | None) -> PlanView:
@@ -60,10 +66,15 @@ async def plan(scope: Scope, raw: Any, cluster: str | None) -> PlanView:
     async with scope.state.ledger.reading() as tx:
         cluster = await known_cluster(tx, scope, cluster)
         await check(tx, scope.workspace.id, spec)
-        snapshot = await load_snapshot(tx, cluster)
-    resources = spec.task_template.requested_resources
-    answer = await asyncio.to_thread(planner.what_if, snapshot, resources, spec.priority, tx.now)
-    return _granted(cluster, answer) if isinstance(answer, Grant) else _waits(cluster, answer)
+        outlook = scope.state.outlooks.of(cluster)
+        snapshot = await outlook.snapshot(tx)
+    task = spec.task_template
+    asked, ask = planner.asking(snapshot, task.requested_resources, spec.priority, tx.now, task.time_limit_seconds)
+    answer = planner.answer(await outlook.plan(asked, tx.now), ask.claim)
+    if isinstance(answer, Grant):
+        return _granted(cluster, answer)
+    assert answer is not None
+    return _waits(cluster, answer, await outlook.expected_of(ask.claim, asked, tx.now), tx.now)
 
 
 def _granted(cluster: str, grant: Grant) -> PlanView:
@@ -78,7 +89,7 @@ def _granted(cluster: str, grant: Grant) -> PlanView:
     )
 
 
-def _waits(cluster: str, wait: Wait) -> PlanView:
+def _waits(cluster: str, wait: Wait, expected: Expected, now: float) -> PlanView:
     return PlanView(
         cluster=cluster,
         fits=False,
@@ -86,14 +97,18 @@ def _waits(cluster: str, wait: Wait) -> PlanView:
         position=wait.position or None,
         blockers=list(wait.blockers),
         victims=list(wait.victims),
-        expected_start=_start(wait),
+        expected_start=start_of(wait.claim, expected, now),
+        expected_words=expected.words_of(wait.claim, now),
     )
 
 
-def _start(wait: Wait) -> str:
-    if wait.starts_by is None:
+def start_of(claim: int, expected: Expected, now: float) -> str:
+    """The latest start of a claim, or that it is unknown."""
+    at = expected.starts.get(claim)
+    if at is None:
         return UNKNOWN
-    return datetime.fromtimestamp(wait.starts_by, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    # To the second, and never one too early.
+    return datetime.fromtimestamp(ceil(max(at, now)), UTC).isoformat().replace("+00:00", "Z")
 
 
 async def explain(scope: Scope, name: str) -> Explanation:
@@ -101,17 +116,29 @@ async def explain(scope: Scope, name: str) -> Explanation:
     async with scope.state.ledger.reading() as tx:
         row = await row_named(tx, scope, name)
         view = (await views.run_views(tx, [row]))[0]
-        snapshot = await load_snapshot(tx, row.cluster) if row.state == "Pending" else None
-    wait = await asyncio.to_thread(_wait, snapshot, row, tx.now) if snapshot else None
-    return _explanation(view, wait)
+        outlook = scope.state.outlooks.of(row.cluster)
+        snapshot = await outlook.snapshot(tx) if row.state == "Pending" else None
+    ask = next((ask for ask in snapshot.asks if ask.run_uid == row.uid), None) if snapshot else None
+    found = _explanation(view)
+    if snapshot is None or ask is None:
+        return found
+    wait = planner.why(await outlook.plan(snapshot, tx.now), ask.claim)
+    if wait is None:
+        return found
+    told = {
+        "waits_because": wait.reason if wait.reason != view.reason else None,
+        "blockers": list(wait.blockers),
+        "victims": list(wait.victims),
+        "position": wait.position or None,
+    }
+    if wait.blockers:
+        expected = await outlook.expected(snapshot, tx.now, ask.claim)
+        told["expected_start"] = start_of(ask.claim, expected, tx.now)
+        told["expected_words"] = expected.words_of(ask.claim, tx.now)
+    return found.model_copy(update=told)
 
 
-def _wait(snapshot: Snapshot, row: RunRow, now: float) -> Wait | None:
-    ask = next((ask for ask in snapshot.asks if ask.run_uid == row.uid), None)
-    return planner.why(snapshot, ask, now) if ask else None
-
-
-def _explanation(view: RunView, wait: Wait | None) -> Explanation:
+def _explanation(view: RunView) -> Explanation:
     return Explanation(
         name=view.metadata["name"],
         cluster=view.cluster,
@@ -120,8 +147,4 @@ def _explanation(view: RunView, wait: Wait | None) -> Explanation:
         attempt=view.attempt,
         held=view.held,
         network=view.network,
-        waits_because=wait.reason if wait and wait.reason != view.reason else None,
-        blockers=list(wait.blockers) if wait else [],
-        position=wait.position or None if wait else None,
-        expected_start=_start(wait) if wait and wait.blockers else None,
     )

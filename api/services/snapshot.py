@@ -4,7 +4,6 @@ import asyncio
 
 from api.auth import Scope
 from api.services.runs import known_cluster
-from astraeus.ledger.snapshot import load_snapshot
 from astraeus.placement.jsonform import write_input
 
 
@@ -12,5 +11,5 @@ async def whole_input(scope: Scope, cluster: str | None) -> bytes:
     """What the next pass over a cluster would decide on, as JSON."""
     async with scope.state.ledger.reading() as tx:
         cluster = await known_cluster(tx, scope, cluster)
-        snapshot = await load_snapshot(tx, cluster)
+        snapshot = await scope.state.outlooks.of(cluster).snapshot(tx)
     return await asyncio.to_thread(write_input, snapshot, tx.now)

@@ -3,7 +3,9 @@
 import json
 import tarfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,12 +40,15 @@ def plan(
     from astraeus.placement import jsonform, planner
     from astraeus.placement.changed import with_machines
     from astraeus.placement.changed import without as taken_out
+    from astraeus.placement.expect import expected
 
     given = _read(snapshot)
     picture, ended = taken_out(given.snapshot, without or ())
     if more:
         picture = with_machines(picture, more)
     decided = planner.plan(picture, given.now)
+    after = expected(picture, given.now).starts
+    decided = replace(decided, waits=tuple(replace(wait, starts_by=after.get(wait.claim)) for wait in decided.waits))
     if as_json:
         typer.echo(jsonform.write_plan(decided))
         return
@@ -53,8 +58,10 @@ def plan(
     )
     if ended:
         output.say(f"Ended with what was taken out: {', '.join(ended)}")
+    before = expected(given.snapshot, given.now).starts if picture is not given.snapshot else after
     _show(
         decided,
+        before,
         {ask.claim: ask.run_name for ask in picture.asks},
         {one.claim: one.run_name for one in picture.holdings},
     )
@@ -88,15 +95,26 @@ def _sum(decided: "Plan") -> str:
     return f"{len(decided.grants)} start, {len(decided.waits)} wait, {len(decided.evictions)} make room"
 
 
-def _show(decided: "Plan", asks: dict[int, str], held: dict[int, str]) -> None:
+def _show(decided: "Plan", before: Mapping[int, float], asks: dict[int, str], held: dict[int, str]) -> None:
     rows: list[tuple[Any, ...]] = []
     for grant in decided.grants:
         machines = _few(member.machine for member in grant.members)
-        rows.append((asks[grant.claim], "starts", f"{grant.place.words} ({grant.place.network}): {machines}"))
-    rows += [(held[one.claim], "makes room", f"for {one.for_run}") for one in decided.evictions]
-    rows += [(asks[wait.claim], "waits", f"{wait.position}. {wait.reason}") for wait in decided.waits]
+        rows.append((asks[grant.claim], "starts", "now", f"{grant.place.words} ({grant.place.network}): {machines}"))
+    rows += [(held[one.claim], "makes room", "", f"for {one.for_run}") for one in decided.evictions]
+    for wait in decided.waits:
+        start = _start(wait.starts_by, before.get(wait.claim))
+        rows.append((asks[wait.claim], "waits", start, f"{wait.position}. {wait.reason}"))
     if rows:
-        output.table(("RUN", "WOULD", "WHY AND WHERE"), rows)
+        output.table(("RUN", "WOULD", "STARTS BY", "WHY AND WHERE"), rows)
+
+
+def _start(at: float | None, before: float | None) -> str:
+    """The latest start, and what it was before the fleet was changed."""
+    return _clock(at) if at == before else f"{_clock(at)} (was {_clock(before)})"
+
+
+def _clock(at: float | None) -> str:
+    return "unknown" if at is None else output.clock(datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"))
 
 
 def _few(names: Iterable[str]) -> str:

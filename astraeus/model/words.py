@@ -39,6 +39,27 @@ def waiting_for_tighter(
     )
 
 
+START_UNKNOWN = "unknown: what holds its room has no time limit"
+"""Of an expected start that no time limit tells."""
+
+
+def starts_within(seconds: float) -> str:
+    """An expected start: the latest that time limits tell."""
+    if seconds <= 0:
+        return "once what is being stopped is gone"
+    return f"in {minutes_left(seconds)} at the latest, by time limits"
+
+
+def starts_after(seconds: float) -> str:
+    """An expected start that lies further ahead than was looked."""
+    return f"unknown: not in the {minutes_left(seconds)} that were looked ahead"
+
+
+def start_behind(claims: int) -> str:
+    """An expected start that was not looked for, behind so many others."""
+    return f"unknown: it is looked for of the first {claims} in line"
+
+
 def _all_reduce(gbps: float | None) -> str:
     return "" if gbps is None else f", ~{gbps:.0f} GB/s all-reduce"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
 
+from astraeus.model import words
 from astraeus.model.spec import GpuRequests, PerGpu, Resources
 from astraeus.placement.grant import held_by
 from astraeus.placement.passing import in_order
@@ -29,13 +30,21 @@ TOGETHER_SECONDS = 60.0
 class Expected:
     """The latest start of waiting claims, by claim, in seconds since the epoch; a claim that is not there: unknown.
 
-    The first `claims` of the queue were looked at, up to the time `until`. None: as far as anything ends by itself, so
-    that what holds the room of a claim without a start has no time limit.
+    Those `asked` about were looked at, the first of the queue, up to the time `until`. None: as far as anything ends by
+    itself, so that what holds the room of a claim without a start has no time limit.
     """
 
     starts: Mapping[int, float]
-    claims: int
+    asked: frozenset[int]
     until: float | None = None
+
+    def words_of(self, claim: int, now: float) -> str:
+        """When a claim starts as users read it."""
+        if claim in self.starts:
+            return words.starts_within(self.starts[claim] - now)
+        if claim not in self.asked:
+            return words.start_behind(len(self.asked))
+        return words.START_UNKNOWN if self.until is None else words.starts_after(self.until - now)
 
 
 def expected(
@@ -51,7 +60,7 @@ def expected(
     future.exact = len(future.held) + 2 * len(asks) <= steps
     until = future.play(steps, only)
     starts = {claim: at for claim, at in future.starts.items() if claim >= 0}
-    return Expected(starts, len(asks), until)
+    return Expected(starts, frozenset(ask.claim for ask in asks), until)
 
 
 @dataclass

@@ -3,24 +3,30 @@
 from dataclasses import replace
 
 from astraeus.model.spec import Resources
-from astraeus.placement.planner import plan
-from astraeus.placement.types import Ask, Grant, Snapshot, Wait
+from astraeus.placement.types import Ask, Grant, Plan, Snapshot, Wait
 
 WHAT_IF_CLAIM = 2**62
 """The claim number of a run that is only asked about; after all real ones."""
 
 
-def why(snapshot: Snapshot, ask: Ask, now: float) -> Wait:
+def answer(decided: Plan, claim: int) -> Grant | Wait | None:
+    """What a plan says of a claim; None where it knows nothing of it."""
+    answers: tuple[Grant | Wait, ...] = (*decided.grants, *decided.waits)
+    return next((answer for answer in answers if answer.claim == claim), None)
+
+
+def why(decided: Plan, claim: int) -> Wait | None:
     """Why a claim waits; for one that the next pass places, that it does."""
-    others = tuple(other for other in snapshot.asks if other.claim != ask.claim)
-    answer = _answer(replace(snapshot, asks=(*others, ask)), ask.claim, now)
-    if isinstance(answer, Wait):
-        return answer
-    return Wait(ask.claim, ask.run_uid, f"Can start now on {answer.place.words} ({answer.place.network})")
+    found = answer(decided, claim)
+    if isinstance(found, Grant):
+        return Wait(claim, found.run_uid, f"Can start now on {found.place.words} ({found.place.network})")
+    return found
 
 
-def what_if(snapshot: Snapshot, resources: Resources, priority: int, now: float) -> Grant | Wait:
-    """What the next pass would do with a run of these resources that was submitted now."""
+def asking(
+    snapshot: Snapshot, resources: Resources, priority: int, now: float, limit: int | None = None
+) -> tuple[Snapshot, Ask]:
+    """The snapshot with the claim of a run of these resources and this time limit, submitted now."""
     ask = Ask(
         claim=WHAT_IF_CLAIM,
         run_uid="",
@@ -31,11 +37,6 @@ def what_if(snapshot: Snapshot, resources: Resources, priority: int, now: float)
         priority=priority,
         submitted_at=now,
         patience_until=now + resources.topology.patience_seconds,
+        time_limit_seconds=limit,
     )
-    return _answer(replace(snapshot, asks=(*snapshot.asks, ask)), ask.claim, now)
-
-
-def _answer(snapshot: Snapshot, claim: int, now: float) -> Grant | Wait:
-    decided = plan(snapshot, now)
-    answers: tuple[Grant | Wait, ...] = (*decided.grants, *decided.waits)
-    return next(answer for answer in answers if answer.claim == claim)
+    return replace(snapshot, asks=(*snapshot.asks, ask)), ask

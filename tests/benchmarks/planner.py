@@ -17,6 +17,7 @@ from typing import Any
 
 from astraeus.model.machine import FABRIC, LEAF, RACK, SPINE, Nic
 from astraeus.model.spec import Resources
+from astraeus.placement.expect import expected
 from astraeus.placement.planner import Planner, plan
 from astraeus.placement.types import Ask, Grant, Holding, Machine, Plan, Snapshot
 
@@ -221,6 +222,9 @@ def measure() -> Iterator[dict[str, Any]]:
     yield from incremental(world)
     able = snapshot(10_000, 1_000, high=200, low=0.6)
     yield row("pass_preempt_ms_p50", p50(lambda: plan(able, 0.0)))
+    known = snapshot(1_000, 1_000)
+    plan(known, 0.0)
+    yield row("expected_starts_1k_ms", timed(lambda: expected(known, 0.0)))
     large = snapshot(100_000, 1_000)
     plan(large, 0.0)
     yield row("pass_growth_100k", p50(lambda: plan(large, 0.0), 3) / ten, "ratio")

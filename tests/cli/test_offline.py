@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from cli.fake_api import FakeApi
 from placement.test_changed import fleet
 
+from astraeus.cli import output
 from astraeus.placement import jsonform
 from astraeus.placement.planner import plan
 
@@ -27,7 +29,7 @@ def test_the_plan_is_repeated_and_printed(astra: Any, file: str) -> None:
     lines = result.output.splitlines()
     assert lines[0] == "lab: 6 machines, 0 start, 1 wait, 0 make room"
     reason = plan(fleet(), NOW).waits[0].reason
-    assert lines[2].split(None, 2) == ["wide", "waits", f"1. {reason}"]
+    assert lines[2].split(None, 3) == ["wide", "waits", "unknown", f"1. {reason}"]
     again = jsonform.read_plan(astra("plan", "--snapshot", file, "--json").output)
     assert again == plan(fleet(), NOW)
 
@@ -42,6 +44,16 @@ def test_what_if_the_fleet_were_another(astra: Any, file: str) -> None:
     assert "Ended with what was taken out: run-1, run-2" in less
     unknown = astra("plan", "--snapshot", file, "--without", "leaf-z")
     assert unknown.exit_code == 3
+
+
+def test_what_if_tells_how_starts_would_move(astra: Any, home: Path) -> None:
+    limited = replace(fleet(), holdings=tuple(replace(held, ends_at=NOW + 600) for held in fleet().holdings))
+    (home / "l.json").write_bytes(jsonform.write_input(limited, NOW))
+    ends = output.clock("1970-01-01T00:26:40Z")
+    assert f"  {ends}  1. " in astra("plan", "--snapshot", "l.json").output
+    assert json.loads(astra("plan", "--snapshot", "l.json", "--json").output)["waits"][0]["starts_by"] == NOW + 600
+    less = astra("plan", "--snapshot", "l.json", "--without", "leaf-b", "--without", "a-0")
+    assert f"wide  waits  unknown (was {ends})  1. " in less.output
 
 
 def test_without_a_file_the_api_is_asked(astra: Any, api: FakeApi) -> None:

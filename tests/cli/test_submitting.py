@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from cli.fake_api import FakeApi, run_document
 
+from astraeus.cli import output
+
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +118,7 @@ PLAN = {
         "estimate": {"busbw_gbps": 368.4, "words": "one leaf switch", "basis": "8 × 400 Gb/s rails, × 0.92"},
     },
     "machines": ["m-0", "m-1"],
-    "victims": ["eval"],
+    "victims": [],
     "reason": None,
     "blockers": [],
 }
@@ -127,7 +129,7 @@ def test_a_plan_is_told_and_nothing_is_submitted(astra: Any, api: FakeApi) -> No
     result = astra("run", "-f", "-", "--plan", input="{}")
     assert result.output.splitlines() == [
         "Cluster:  lab-a",
-        "Would:    start now, after preempting eval",
+        "Would:    start now",
         "Network:  leaf:leaf-r0-7-g0 (one leaf group)",
         "Expected: 368.4 GB/s all-reduce (8 × 400 Gb/s rails, × 0.92)",
         "Machines: m-0, m-1",
@@ -145,6 +147,23 @@ def test_a_plan_that_does_not_fit_names_every_blocker(astra: Any, api: FakeApi) 
         "Blockers: one",
         "          two",
     ]
+
+
+def test_a_plan_tells_whom_it_would_preempt_and_when_it_would_start(astra: Any, api: FakeApi) -> None:
+    start = {"expected_start": "2026-01-02T03:04:05Z", "expected_words": "once what is being stopped is gone"}
+    answer = {"cluster": "lab-a", "fits": False, "reason": "Waiting for run-0 to make room", "position": 1}
+    api.on("POST /runs:plan", answer | start | {"victims": [f"victim-{i}" for i in range(12)], "blockers": []})
+    result = astra("run", "-f", "-", "--plan", input="{}")
+    assert result.output.splitlines() == [
+        "Cluster:  lab-a",
+        "Would:    preempt, then start",
+        "Preempt:  victim-0, victim-1, victim-2, victim-3, victim-4, victim-5,",
+        "          victim-6, victim-7, victim-8, victim-9, victim-10, victim-11",
+        f"Start:    {output.clock(start['expected_start'])}, once what is being stopped is gone",
+        "Position: 1 in the queue",
+        "Reason:   Waiting for run-0 to make room",
+    ]
+    assert max(map(len, result.output.splitlines())) <= 80
 
 
 def test_a_templates_plan_is_of_the_template_with_the_changes(astra: Any, api: FakeApi) -> None:

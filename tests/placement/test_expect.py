@@ -51,6 +51,7 @@ def test_a_start_that_hangs_on_a_run_without_a_limit_is_unknown_and_said_to_be_s
     world = replace(draw(FLEET, ENDS), asks=(whole(3, 1), whole(1, 2, limit=20)))
     answer = expected(world, NOW)
     assert (answer.starts, answer.until) == ({2: 100.0}, None)
+    assert answer.words_of(1, NOW) == "unknown: what holds its room has no time limit"
 
 
 def test_a_claim_behind_one_without_a_limit_gets_only_what_that_one_leaves() -> None:
@@ -78,9 +79,15 @@ def test_how_far_was_looked_is_told() -> None:
     queue = tuple(whole(1, number + 1, limit=1000) for number in range(6))
     world = replace(draw(FLEET, {"a": {"ends_at": 100.0}, "b": {}, "c": {}}), asks=queue)
     short = expected(world, NOW, steps=3)
-    assert (short.starts, short.claims, short.until) == ({1: 100.0, 2: 1100.0}, 6, 2100.0)
+    assert (short.starts, len(short.asked), short.until) == ({1: 100.0, 2: 1100.0}, 6, 2100.0)
     few = expected(world, NOW, claims=2)
-    assert (few.starts, few.claims, few.until) == ({1: 100.0, 2: 1100.0}, 2, None)
+    assert (few.starts, few.asked, few.until) == ({1: 100.0, 2: 1100.0}, {1, 2}, None)
+    assert [few.words_of(1, NOW), few.words_of(2, NOW), few.words_of(3, NOW), short.words_of(3, NOW)] == [
+        "in 90 s at the latest, by time limits",
+        "in 19 min at the latest, by time limits",
+        "unknown: it is looked for of the first 2 in line",
+        "unknown: not in the 35 min that were looked ahead",
+    ]
 
 
 def test_asked_about_one_claim_it_looks_no_further_than_its_start() -> None:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from placement.drawing import applied, ask, draw, need
 
-from astraeus.placement.explain import what_if, why
+from astraeus.model.spec import Resources
+from astraeus.placement.explain import answer as answer_to
+from astraeus.placement.explain import asking, why
 from astraeus.placement.planner import plan
 from astraeus.placement.types import Grant, Snapshot, Wait
 
@@ -15,6 +17,11 @@ leaf l0
   a0 ........
   a1 aaaaaaaa
 """
+
+
+def what_if(snapshot: Snapshot, resources: Resources, priority: int, now: float) -> Grant | Wait | None:
+    asked, ask = asking(snapshot, resources, priority, now)
+    return answer_to(plan(asked, now), ask.claim)
 
 
 @pytest.fixture
@@ -69,15 +76,22 @@ def test_the_same_need_gets_the_same_answer_as_a_submitted_run(snapshot: Snapsho
 
 
 def test_why_answers_for_a_claim_in_its_place_in_the_queue(snapshot: Snapshot) -> None:
-    first, second = ask("x", 1, gpus=16, machines=2), ask("y", 2, gpus=16, machines=2)
-    queue = replace(snapshot, asks=(first, second))
-    assert why(queue, second, 0.0).position == 2
-    assert why(queue, first, 0.0).position == 1
+    decided = plan(replace(snapshot, asks=(ask("x", 1, gpus=16, machines=2), ask("y", 2, gpus=16, machines=2))), 0.0)
+    assert [why(decided, claim).position for claim in (2, 1)] == [2, 1]
+    assert why(decided, 3) is None
 
 
 def test_why_of_a_claim_that_can_start_says_so(snapshot: Snapshot) -> None:
-    first = ask("x", 1, gpus=8, machines=1)
-    assert why(replace(snapshot, asks=(first,)), first, 0.0).reason == "Can start now on one machine (machine:a0)"
+    decided = plan(replace(snapshot, asks=(ask("x", 1, gpus=8, machines=1),)), 0.0)
+    assert why(decided, 1).reason == "Can start now on one machine (machine:a0)"
+
+
+def test_a_run_that_ends_before_the_first_in_line_needs_the_room_can_start_now(snapshot: Snapshot) -> None:
+    """A run that is asked about is asked about with its time limit."""
+    first = replace(draw(FLEET, {"a": {"ends_at": 700.0}}), asks=(ask("x", 1, gpus=16, machines=2),))
+    for limit, kind in ((600, Grant), (601, Wait), (None, Wait)):
+        asked, new = asking(first, need(gpus=8, machines=1), 0, 100.0, limit)
+        assert isinstance(answer_to(plan(asked, 100.0), new.claim), kind)
 
 
 def test_a_group_of_size_zero_ends_the_pass_all_the_same() -> None:

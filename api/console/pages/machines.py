@@ -12,7 +12,6 @@ from api.services import fleet
 from api.services.fleet import MachineOrder
 from api.services.orders import MachineOrderInput
 from api.services.runs import known_cluster
-from astraeus.ledger.snapshot import load_snapshot
 from astraeus.ledger.tables import allocation, claim, machine, run
 from astraeus.placement.types import Snapshot
 
@@ -24,7 +23,7 @@ async def load(scope: Scope, params: Params) -> Values:
     wanted = str(params["only"]) if params.get("only") else None
     async with scope.state.ledger.reading() as tx:
         cluster = await known_cluster(tx, scope, wanted)
-        snapshot = await load_snapshot(tx, cluster)
+        snapshot = await scope.state.outlooks.of(cluster).snapshot(tx)
         words = select(*machine.c["name", "cordoned", "drain_reason", "drained_by"]).where(
             machine.c.cluster == cluster, machine.c.cordoned
         )

@@ -1,6 +1,5 @@
 """The queue of a cluster: who is next, what each waits for, what is kept for whom, and who holds how much."""
 
-import asyncio
 from collections import Counter
 
 from sqlalchemy import select
@@ -10,10 +9,10 @@ from api.console.view import Params, Values, View
 from api.services import fleet
 from api.services.runs import known_cluster
 from astraeus.ledger.core import Tx
-from astraeus.ledger.snapshot import load_snapshot
 from astraeus.ledger.tables import workspace
-from astraeus.placement.planner import in_order, plan
-from astraeus.placement.types import Ask, Plan, Snapshot
+from astraeus.placement.expect import Expected
+from astraeus.placement.planner import in_order
+from astraeus.placement.types import Ask, Snapshot, Wait
 
 SHOWN = 500
 
@@ -23,14 +22,20 @@ async def load(scope: Scope, params: Params) -> Values:
     wanted = str(params["only"]) if params.get("only") else None
     async with scope.state.ledger.reading() as tx:
         cluster = await known_cluster(tx, scope, wanted)
-        snapshot = await load_snapshot(tx, cluster)
+        outlook = scope.state.outlooks.of(cluster)
+        snapshot = await outlook.snapshot(tx)
         paths = await _paths(tx)
-    decided = await asyncio.to_thread(plan, snapshot, tx.now)
+    decided = await outlook.plan(snapshot, tx.now)
+    expected = await outlook.expected(snapshot, tx.now)
+    waits = {wait.claim: wait for wait in decided.waits}
     ours = scope.workspace.path
     return {
         "cluster": cluster,
         "clusters": [one.name for one in (await fleet.clusters(scope)).items],
-        "rows": [_row(ask, decided, paths, ours, tx.now) for ask in in_order(snapshot.asks)[:SHOWN]],
+        "rows": [
+            _row(ask, waits.get(ask.claim), paths, ours, tx.now) | _start(ask, expected, tx.now)
+            for ask in in_order(snapshot.asks)[:SHOWN]
+        ],
         "waiting": len(snapshot.asks),
         "reserved": _reserved(snapshot),
         "shares": _shares(snapshot, paths),
@@ -42,8 +47,12 @@ async def _paths(tx: Tx) -> dict[str, str]:
     return {row.id: f"{row.organisation}/{row.name}" for row in rows}
 
 
-def _row(ask: Ask, decided: Plan, paths: dict[str, str], ours: str, now: float) -> Values:
-    wait = next((wait for wait in decided.waits if wait.claim == ask.claim), None)
+def _start(ask: Ask, expected: Expected, now: float) -> Values:
+    at = expected.starts.get(ask.claim)
+    return {"start": None if at is None else max(at, now), "start_words": expected.words_of(ask.claim, now)}
+
+
+def _row(ask: Ask, wait: Wait | None, paths: dict[str, str], ours: str, now: float) -> Values:
     owner = paths.get(ask.workspace, ask.workspace)
     wish = ask.resources
     return {

@@ -8,7 +8,6 @@ from api.console.chart import chart
 from api.console.view import Params, Values, View
 from api.services import fleet
 from api.services.runs import known_cluster
-from astraeus.ledger.snapshot import load_snapshot
 from astraeus.placement.types import Snapshot
 
 TOLD = {"id", "severity", "place", "message", "cost", "costs", "runs", "advice"}
@@ -20,7 +19,7 @@ async def load(scope: Scope, params: Params) -> Values:
     wanted = str(params["only"]) if params.get("only") else None
     async with scope.state.ledger.reading() as tx:
         cluster = await known_cluster(tx, scope, wanted)
-        snapshot = await load_snapshot(tx, cluster)
+        snapshot = await scope.state.outlooks.of(cluster).snapshot(tx)
     # Beside the requests of agents: a thousand machines are not drawn in a moment.
     shown = await asyncio.to_thread(_shown, snapshot)
     return shown | {

@@ -1,6 +1,6 @@
 // A new run: its specification as JSON, with faults at their place and what would happen now beside it.
 import { Editor } from "./editor.js";
-import { Question } from "./parts.js";
+import { Question, StartsBy } from "./parts.js";
 
 const PART = 400_000;
 const NO_JSON = /line (\d+), column/;
@@ -11,7 +11,7 @@ function key() {
 }
 
 export const NewRun = {
-  components: { Editor, Question },
+  components: { Editor, Question, StartsBy },
   inject: ["act", "link", "can"],
   props: { shown: Object },
   data() {
@@ -125,7 +125,8 @@ export const NewRun = {
                 <span class="soft">{{ plan.network.estimate.basis }}</span></dd></template>
               <template v-if="plan.machines.length"><dt>Machines</dt><dd>{{ plan.machines.length }} × {{ plan.gpus_per_worker }} GPUs<br>
                 <span class="soft">{{ plan.machines.slice(0, 16).join(", ") }}{{ plan.machines.length > 16 ? " …" : "" }}</span></dd></template>
-              <template v-if="plan.position"><dt>Place</dt><dd>{{ plan.position }} in the queue</dd></template></dl>
+              <template v-if="plan.position"><dt>Place</dt><dd>{{ plan.position }} in the queue</dd></template>
+              <template v-if="plan.expected_start"><dt>Expected start</dt><dd><starts-by :at="plan.expected_start" :words="plan.expected_words"></starts-by></dd></template></dl>
             <template v-if="plan.blockers.length"><h3>Blockers</h3><ul><li v-for="one in plan.blockers" :key="one">{{ one }}</li></ul></template>
             <template v-if="plan.victims.length"><h3>Would preempt</h3><ul><li v-for="one in plan.victims" :key="one">{{ one }}</li></ul></template>
           </template>

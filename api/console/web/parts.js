@@ -41,6 +41,18 @@ export const When = {
     <span v-else class="soft">–</span>`,
 };
 
+// When a run that waits starts at the latest; where no time is known, or what leaves is already leaving, in words.
+export const StartsBy = {
+  components: { When },
+  props: { at: [Number, String], words: String },
+  computed: {
+    ahead() {
+      return epoch(this.at) > clock.now;
+    },
+  },
+  template: `<span v-if="ahead"><when :at="at"></when> at the latest</span><span v-else>{{ words }}</span>`,
+};
+
 // How long something took, or takes so far.
 export const Span = {
   props: { from: [Number, String], to: [Number, String] },

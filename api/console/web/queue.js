@@ -1,8 +1,8 @@
 // The queue of a cluster, in the order in which the next pass goes through it.
-import { ClusterPick, Empty, When } from "./parts.js";
+import { ClusterPick, Empty, StartsBy, When } from "./parts.js";
 
 export const Queue = {
-  components: { ClusterPick, Empty, When },
+  components: { ClusterPick, Empty, StartsBy, When },
   inject: ["link"],
   props: { shown: Object },
   template: `
@@ -15,7 +15,7 @@ export const Queue = {
           <span v-if="row.attempt > 1" class="label">attempt {{ row.attempt }}</span></th>
         <td data-head="Priority" class="num">{{ row.priority }}</td><td data-head="GPUs" class="num">{{ row.gpus }}<template v-if="row.machines"> on {{ row.machines }}</template></td>
         <td data-head="Submitted"><when :at="row.submitted"></when></td>
-        <td data-head="Expected start">{{ row.now ? "now" : "unknown" }}<template v-if="!row.now && row.patience"><br><span class="soft">patience ends <when :at="row.patience"></when></span></template></td>
+        <td data-head="Expected start"><template v-if="row.now">now</template><starts-by v-else :at="row.start" :words="row.start_words"></starts-by><template v-if="!row.now && row.patience"><br><span class="soft">patience ends <when :at="row.patience"></when></span></template></td>
         <td data-head="Why" class="reason"><span>{{ row.reason }}</span><details v-if="row.blockers.length > 1"><summary>All {{ row.blockers.length }} blockers</summary><ul><li v-for="one in row.blockers" :key="one">{{ one }}</li></ul></details></td></tr></tbody></table></div>
     <div class="cards"><section class="card"><h2>Kept free for</h2><p v-if="!shown.reserved.length" class="soft">No GPU is reserved.</p>
         <p v-for="one in shown.reserved" :key="one.run"><b>{{ one.run }}</b>: {{ one.gpus }} GPUs on {{ one.machines }} machines</p></section>

@@ -4,10 +4,10 @@ import { Events } from "./events.js";
 import { Gang } from "./gang.js";
 import { Logs } from "./logs.js";
 import { Orders } from "./orders.js";
-import { Chip, FINAL, Span, When, copy } from "./parts.js";
+import { Chip, FINAL, Span, StartsBy, When, copy } from "./parts.js";
 
 export const Run = {
-  components: { Attempts, Chip, Events, Gang, Logs, Orders, Span, When },
+  components: { Attempts, Chip, Events, Gang, Logs, Orders, Span, StartsBy, When },
   inject: ["act", "link", "can"],
   props: { shown: Object },
   data() {
@@ -94,7 +94,8 @@ export const Run = {
       <p v-if="shown.explained.waits_because">{{ shown.explained.waits_because }}</p>
       <ul><li v-for="one in shown.explained.blockers" :key="one">{{ one }}</li></ul>
       <p class="soft"><template v-if="shown.explained.position">Place {{ shown.explained.position }} in the queue. </template>
-        <template v-if="shown.explained.expected_start">Expected start: {{ shown.explained.expected_start }}.</template>
+        <template v-if="shown.explained.expected_start">Expected start: <starts-by :at="shown.explained.expected_start" :words="shown.explained.expected_words"></starts-by>.</template>
+        <template v-if="shown.explained.victims.length">Preempts {{ shown.explained.victims.join(", ") }}.</template>
         {{ " " }}<a :href="link('queue')">See the queue</a></p>
     </section>
 
