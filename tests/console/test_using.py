@@ -255,3 +255,41 @@ def test_pages_outlive_a_killed_api(console: Console) -> None:
     expect(page.locator("#popup")).to_have_attribute("aria-hidden", "true", timeout=60_000)
     stack.submit(shell("after-the-kill", "true", 1, 1))
     expect(page.get_by_role("link", name="after-the-kill")).to_be_visible(timeout=30_000)
+
+
+def limited(name: str, seconds: int | None) -> dict[str, Any]:
+    """A run on one certain machine, for at most so long."""
+    spec = shell(name, "sleep 600", 8, 1, priority=70)
+    task = spec["spec"]["task_template"]
+    task["requested_resources"]["machine_selection"] = {"mode": "Named", "machines": ["m-0"]}
+    return (
+        spec
+        if seconds is None
+        else spec | {"spec": spec["spec"] | {"task_template": task | {"time_limit_seconds": seconds}}}
+    )
+
+
+def test_expected_starts_are_told_on_every_page(console: Console) -> None:
+    stack, page = console.stack, console.page
+    stack.submit(limited("has-it", 3000))
+    stack.reach("has-it", "Running")
+    for name, seconds in (("next-one", 3000), ("one-after", None), ("last-one", 60)):
+        stack.submit(limited(name, seconds))
+    console.open("queue")
+    starts = {name: page.get_by_role("row", name=re.compile(name)) for name in ("next-one", "one-after", "last-one")}
+    expect(starts["next-one"]).to_contain_text(re.compile(r"in 4\d min at the latest"))
+    expect(starts["one-after"]).to_contain_text(re.compile(r"in 1 h 3\d min at the latest"))
+    expect(starts["last-one"]).to_contain_text("unknown: what holds its room has no time limit")
+    console.keep("queue-expected")
+    console.open("runs/lab-a/one-after")
+    expect(page.locator(".card", has_text="Why it waits")).to_contain_text(
+        re.compile(r"Expected start: in 1 h 3\d min at the latest")
+    )
+    console.keep("run-expected")
+    console.open("runs/new")
+    write(page, json.dumps(limited("asked", 60) | {"metadata": {"name": "asked"}}))
+    plan = page.get_by_role("complementary")
+    expect(plan).to_contain_text("Would wait")
+    expect(plan).to_contain_text("unknown: what holds its room has no time limit")
+    for name in ("last-one", "one-after", "next-one", "has-it"):
+        assert stack.api("DELETE", f"/runs/{name}").is_success
