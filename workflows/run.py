@@ -216,6 +216,10 @@ class RunWorkflow(Steps):
         situation = await self.act(
             contracts.stop_gang, life.stop, f"attempt {life.attempt}: stop ({life.stop.cause or 'failure'})"
         )
+        if life.stop.cause == "barrier_timeout" and situation.all_arrived and not situation.intent:
+            # The last one came between the last look and the stop, which then stopped nobody.
+            life.phase = "run"
+            return
         pause = situation.grace_seconds + KILLED_SECONDS
         while not situation.gone:
             message = await self.wait(any_of("gone", "machine_lost"), now() + pause, "stop: SIGTERM, grace, SIGKILL")

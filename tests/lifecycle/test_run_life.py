@@ -151,6 +151,22 @@ async def test_the_barrier_ends_fifteen_minutes_after_the_first_arrival(live: Li
     assert round(world.when("stop_gang")[0] - world.when("start_workers")[0]) == 900
 
 
+async def test_a_member_that_comes_between_the_last_look_and_the_stop_is_not_late(live: Live) -> None:
+    async def come_but_one(world: World, attempt: int) -> None:
+        known = world.at(attempt)
+        known.first_arrived_at, known.arrived, known.gone = await world.now(), 7, False
+
+    async def come_at_the_last_moment(world: World, attempt: int) -> None:
+        known = world.at(attempt)
+        if known.first_arrived_at is not None and await world.now() - known.first_arrived_at >= 900:
+            known.arrived, known.all_arrived, known.missing = 8, True, []
+
+    async with live(on_start=[come_but_one], after_look=come_at_the_last_moment) as world:
+        assert await state_of(world) == "Succeeded"
+    assert [closing.cause for closing in world.closed] == ["succeeded"]
+    assert [stop.cause for stop in world.stops] == ["barrier_timeout"]
+
+
 async def test_a_time_limit_ends_the_run_for_good(live: Live) -> None:
     async with live(on_open=[nothing], life={"time_limit_seconds": 3600}) as world:
         assert await state_of(world) == "Failed"

@@ -100,6 +100,7 @@ class World:
     on_start: Sequence[Act] = (arrive,)
     on_open: Sequence[Act] = (succeed,)
     on_stop: Sequence[Act] = (vanish,)
+    after_look: Act = nothing
     handle: WorkflowHandle[Any, str] | None = None
     started: WorkflowHandle[Any, str] | None = None
     attempts: dict[int, Known] = field(default_factory=dict)
@@ -167,6 +168,8 @@ class World:
     async def stop_gang(self, order: StopOrder) -> Situation:
         self.stops.append(order)
         known = self.at(order.ref.attempt)
+        if order.cause == "barrier_timeout" and known.all_arrived:
+            return await self.gang_situation(order.ref)
         if order.cause and not known.intent and not known.failure and not known.succeeded:
             known.intent, known.intent_by, known.intent_why = order.cause, order.who, order.why
         await self._step("stop_gang", self.on_stop, order.ref.attempt)
@@ -174,7 +177,9 @@ class World:
 
     @activity.defn
     async def gang_situation(self, ref: AttemptRef) -> Situation:
-        return Situation(now=await self.now(), **vars(self.at(ref.attempt)))
+        seen = Situation(now=await self.now(), **vars(self.at(ref.attempt)))
+        await self.after_look(self, ref.attempt)
+        return seen
 
     @activity.defn
     async def disown_undead(self, ref: AttemptRef) -> list[str]:
