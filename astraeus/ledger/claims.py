@@ -1,20 +1,18 @@
 """Claims: what a run asks of the ledger for one attempt, from entering it to giving its room back."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, BindParameter, Select, Subquery, case, cast, delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from astraeus.ledger import events, runs
 from astraeus.ledger.core import Tx
-from astraeus.ledger.tables import allocation, claim, machine, reservation, run, worker
+from astraeus.ledger.rooms import give_back
+from astraeus.ledger.tables import claim, reservation, run, worker
 from astraeus.ledger.tables import cluster as cluster_table
 from astraeus.model.errors import Conflict, NotFound
 from astraeus.model.messages import AttemptRef
 from astraeus.model.run import FINAL
-
-CPU_TRACE = 1e-6
-"""Cores: less than this is nothing."""
 
 
 async def enter(
@@ -142,7 +140,7 @@ async def release(
     await tx.conn.execute(delete(reservation).where(reservation.c.claim == row.id))
     if row.granted_at is not None:
         await _close_workers(tx, ref)
-        await _free_room(tx, row.id, row.cluster)
+        await give_back(tx, row.cluster, [row.id])
     owner = await runs.by_uid(tx, ref.run_uid)
     assert owner is not None, "a claim's run is never deleted"
     await events.record(tx, owner.workspace, "attempt_ended", actor, detail, run=owner, attempt=ref.attempt)
@@ -161,57 +159,3 @@ async def _close_workers(tx: Tx, ref: AttemptRef) -> None:
         .where(worker.c.run_uid == ref.run_uid, worker.c.attempt == ref.attempt, ~worker.c.gone)
         .values(gone=True, desired="stop")
     )
-
-
-async def _free_room(tx: Tx, claim_id: int, cluster_name: str) -> None:
-    """Take the claim's allocations off their machines and announce those machines."""
-    room = room_of([claim_id])
-    on = (machine.c.cluster == cluster_name) & (machine.c.name == room.c.machine)
-    names = list(await tx.conn.scalars(lock_machines(cluster_name, select(room.c.machine))))
-    cpu_left = machine.c.used_cpu - room.c.cpu_cores
-    await tx.conn.execute(
-        update(machine)
-        .where(on)
-        .values(
-            used_gpus=machine.c.used_gpus.bitwise_and(room.c.gpu_mask.bitwise_not()),
-            # Sums of fractions leave a trace that must not grow with the years.
-            used_cpu=case((cpu_left < CPU_TRACE, 0.0), else_=cpu_left),
-            used_memory=machine.c.used_memory - room.c.memory_bytes,
-        )
-    )
-    await tx.conn.execute(
-        update(allocation).where(allocation.c.claim == claim_id, allocation.c.live).values(live=False)
-    )
-    for name in names:
-        tx.announce("machine", f"{cluster_name}/{name}")
-
-
-def room_of(claim_ids: Collection[int] | BindParameter[Any]) -> Subquery:
-    """What the live allocations of these claims hold on each machine; masks of one machine never overlap."""
-    held = allocation.c
-    return (
-        select(
-            held.machine,
-            cast(func.sum(held.gpu_mask), BigInteger).label("gpu_mask"),
-            func.sum(held.cpu_cores).label("cpu_cores"),
-            cast(func.sum(held.memory_bytes), BigInteger).label("memory_bytes"),
-        )
-        .where(held.claim.in_(claim_ids), held.live)
-        .group_by(held.machine)
-        .subquery("room")
-    )
-
-
-def lock_machines(cluster_name: str | BindParameter[str], names: Any) -> Select[tuple[str]]:
-    """The query that locks machines in the order of their names, as everyone does."""
-    return (
-        select(machine.c.name)
-        .where(machine.c.cluster == cluster_name, machine.c.name.in_(names))
-        .order_by(machine.c.name)
-        .with_for_update(key_share=True)
-    )
-
-
-def lock_cluster(name: str) -> Select[tuple[str]]:
-    """The query that keeps passes over a cluster from committing; who needs it takes it before claims and machines."""
-    return select(cluster_table.c.name).where(cluster_table.c.name == name).with_for_update(key_share=True)

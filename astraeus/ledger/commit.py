@@ -8,9 +8,10 @@ from sqlalchemy import bindparam, delete, exists, insert, select, update
 
 from astraeus.ledger import commit_sql as sql
 from astraeus.ledger import outbox
-from astraeus.ledger.claims import CPU_TRACE
 from astraeus.ledger.core import Tx
+from astraeus.ledger.members import stop_members
 from astraeus.ledger.outbox import Letter, workflow_id_of
+from astraeus.ledger.rooms import CPU_TRACE
 from astraeus.ledger.tables import allocation, claim, event, reservation, run
 from astraeus.model import words
 from astraeus.model.errors import StaleTerm
@@ -270,6 +271,7 @@ async def _evict(
         .values(intent="preempted", intent_at=tx.now, intent_by=bindparam("b_by"), intent_why=HIGHER_PRIORITY),
         [{"b_claim": party.id, "b_by": by} for party, by in due],
     )
+    await stop_members(tx, [(party.run_uid, party.attempt) for party, _ in due])
     await outbox.add_all(tx, [party.letter(cluster_name, "preempt", by, HIGHER_PRIORITY) for party, by in due])
     rows = [party.event(tx.now, "preempted", f"Preempted by higher-priority work ({by})") for party, by in due]
     await tx.conn.execute(insert(event), rows)

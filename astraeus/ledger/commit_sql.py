@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import BindParameter, Select, Update, bindparam, select, update
 
-from astraeus.ledger.claims import lock_machines, room_of
+from astraeus.ledger.rooms import lock_machines, room_of
 from astraeus.ledger.tables import claim, cluster, machine, reservation, run, workspace
 
 CLUSTER: BindParameter[str] = bindparam("b_cluster")

@@ -19,6 +19,8 @@ from astraeus.model.errors import Away, Invalid
 STATEMENT_SECONDS = 30
 CONNECT_SECONDS = 10
 CHANGE_LOCK = 0x41535452
+GAVE_WAY = frozenset({"40P01", "40001"})
+"""PostgreSQL's deadlock and serialisation failure (manual, appendix A): the same transaction may be tried again."""
 CLOCK = text("SELECT extract(epoch FROM clock_timestamp())::double precision")
 APPEND = {
     "sqlite": text("INSERT INTO change (kind, key, at) VALUES (:kind, :key, :at)"),
@@ -98,6 +100,8 @@ class Ledger:
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise Away("The ledger's database went away") from error
+            if getattr(error.orig, "sqlstate", None) in GAVE_WAY:
+                raise Away("The ledger's database undid a transaction in favour of another; try again") from error
             raise
         finally:
             await asyncio.shield(asyncio.create_task(conn.close()))

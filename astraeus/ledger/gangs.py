@@ -1,7 +1,7 @@
 """A gang in the ledger: its workers are asked for, let go together, stopped, lost, and looked at.
 
 What is asked for here is desired state; agents and other executors make it true and report through
-`astraeus.ledger.reports`. Locks are taken on claims, then runs, then workers, then machines.
+`astraeus.ledger.reports`. Locks are taken on claims, then runs, then machines; members are written under their claim's.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -93,10 +93,12 @@ async def stop(tx: Tx, ref: AttemptRef, cause: str | None, who: str, why: str | 
     """Have every member stopped, the intent first; `cause` is None when the attempt failed by itself.
 
     An intent, failure or success recorded earlier stands. A second time changes nothing, nor does it when the
-    attempt has no claim or has given it back.
+    attempt has no claim or has given it back, or the last member came to a barrier that was to time out.
     """
     gang = await lock_attempt(tx, ref.run_uid, ref.attempt)
     if gang is None or gang.state == "Released":
+        return
+    if cause == "barrier_timeout" and gang.kept["all_arrived_at"] is not None and not gang.decided:
         return
     if cause is not None:
         gang.order_stop(tx.now, cause, who, why)
@@ -146,6 +148,8 @@ async def lose(tx: Tx, cluster: str, machines: Collection[str], started_only: bo
 
 async def claims_on(tx: Tx, cluster: str, machines: Collection[str]) -> list[int]:
     """Granted claims with room on any of these machines."""
+    if not machines:
+        return []
     query = (
         select(allocation.c.claim)
         .join(claim, claim.c.id == allocation.c.claim)

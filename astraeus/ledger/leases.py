@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import select, update
 
 from astraeus.ledger import gangs
-from astraeus.ledger.claims import lock_cluster
 from astraeus.ledger.core import Tx
 from astraeus.ledger.members import lock
 from astraeus.ledger.notices import cluster_event
+from astraeus.ledger.rooms import lock_cluster
 from astraeus.ledger.tables import cluster, machine
 from astraeus.model.agent import HEARTBEAT_SECONDS, LOST_AFTER_SECONDS, MISSED_BEATS
 from astraeus.model.errors import NotFound, StaleTerm

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from sqlalchemy import Select, select, update
 
 from astraeus.ledger import gangs
-from astraeus.ledger.claims import lock_cluster
 from astraeus.ledger.core import Tx
 from astraeus.ledger.members import lock, save
 from astraeus.ledger.notices import cluster_event
 from astraeus.ledger.places import OF_MACHINE, PLACE, labels_at, placed_as, ports_at
+from astraeus.ledger.rooms import lock_cluster
 from astraeus.ledger.tables import allocation, claim, machine, run, topology_place
 from astraeus.model.errors import Invalid, NotFound
 from astraeus.model.machine import MachineFacts, MachineView

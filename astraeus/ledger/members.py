@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, func, select, tuple_, update
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.outbox import Letter, add_all, workflow_id_of
+from astraeus.ledger.rooms import give_back
 from astraeus.ledger.tables import claim, run, worker, workspace
 from astraeus.model import words
 from astraeus.model.messages import MessageKind
@@ -69,6 +70,11 @@ class Gang:
     def over(self) -> bool:
         """Whether the attempt was told to stop or has failed: what its members do from here on is no cause."""
         return self.kept["intent"] is not None or self.kept["failure"] is not None
+
+    @property
+    def was_over(self) -> bool:
+        """Whether it was so before this transaction."""
+        return self.before["intent"] is not None or self.before["failure"] is not None
 
     @property
     def decided(self) -> bool:
@@ -175,7 +181,7 @@ def _gang(row: Mapping[str, Any]) -> Gang:
 
 
 async def save(tx: Tx, gangs: Iterable[Gang]) -> None:
-    """Write what changed, tell the runs whose attempt it decides, and announce those that look different.
+    """Write what changed, stop and tell the runs whose attempt it decides, and announce those that look different.
 
     `gone` is told when the last live member of an attempt that is over goes, or an attempt ends that has none.
     """
@@ -185,13 +191,32 @@ async def save(tx: Tx, gangs: Iterable[Gang]) -> None:
     if rows:
         statement = update(claim).where(claim.c.id == bindparam("claim_id"))
         await tx.conn.execute(statement.values({name: bindparam(name) for name in KEPT}), rows)
+    await stop_members(tx, [(gang.run_uid, gang.attempt) for gang in changed if gang.over and not gang.was_over])
     await add_all(tx, [_letter(gang, *news) for gang in changed for news in gang.news])
     for gang in changed:
         tx.announce("run", f"{gang.workspace}/{gang.run_uid}")
 
 
+async def stop_members(tx: Tx, attempts: Collection[tuple[str, int]]) -> None:
+    """Want every live member of these attempts to stop, in the transaction that decides their end.
+
+    Their claims are locked, as whenever members are written.
+    """
+    if not attempts:
+        return
+    statement = (
+        update(worker)
+        .where(tuple_(worker.c.run_uid, worker.c.attempt).in_(list(attempts)), ~worker.c.gone)
+        .where(worker.c.desired != "stop")
+        .values(desired="stop")
+        .returning(worker.c.cluster, worker.c.machine)
+    )
+    for place in sorted({(row.cluster, row.machine) for row in await tx.conn.execute(statement)}):
+        tx.announce("machine", "/".join(place))
+
+
 async def _tell_gone(tx: Tx, gangs: Iterable[Gang]) -> None:
-    """Once per attempt: being over and having no live member are both for ever."""
+    """Once per attempt: being over and having no live member are both for ever. Its room is free from here on."""
     ending = {gang.claim: gang for gang in gangs if gang.over}
     if not ending:
         return
@@ -202,10 +227,14 @@ async def _tell_gone(tx: Tx, gangs: Iterable[Gang]) -> None:
         .group_by(claim.c.id)
     )
     alive = {row[0]: row[1] for row in await tx.conn.execute(query)}
+    gone: list[Gang] = []
     for gang in ending.values():
-        was_over = gang.before["intent"] is not None or gang.before["failure"] is not None
-        if not alive.get(gang.claim) and (gang.turned or not was_over):
+        if not alive.get(gang.claim) and (gang.turned or not gang.was_over):
             gang.news.append(("gone", None, None))
+            gone.append(gang)
+    for cluster in sorted({gang.cluster for gang in gone}):
+        await give_back(tx, cluster, [gang.claim for gang in gone if gang.cluster == cluster])
+        tx.announce("cluster", cluster)
 
 
 def _letter(gang: Gang, kind: MessageKind, who: str | None, why: str | None) -> Letter:

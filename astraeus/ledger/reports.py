@@ -14,6 +14,7 @@ from sqlalchemy import and_, bindparam, select, update
 from astraeus.ledger import hearing
 from astraeus.ledger.core import Tx
 from astraeus.ledger.desired import desired_version
+from astraeus.ledger.gangs import claims_on
 from astraeus.ledger.members import Gang, lock, save
 from astraeus.ledger.tables import claim, worker
 from astraeus.model import words
@@ -47,6 +48,7 @@ class _Heard:
     live: Mapping[str, Collection[str]] = field(default_factory=dict)
     seen: str | None = None
     seen_machines: Collection[str] = ()
+    rebooted: Collection[str] = ()
 
     def is_live(self, member: "_Member") -> bool:
         """Whether the machine says that a process of this member may be alive."""
@@ -97,6 +99,7 @@ async def sync(tx: Tx, cluster: str, request: SyncRequest) -> list[str]:
         {one.report.name: frozenset(one.report.live) for one in greeted},
         request.seen,
         names,
+        [one.report.name for one in greeted if one.rebooted],
     )
     await _take(tx, heard)
     return await hearing.hear(tx, cluster, request, greeted)
@@ -117,7 +120,8 @@ async def _take(tx: Tx, heard: _Heard) -> None:
     concerned = {one.claim for one in members.values() if _may_change(one, heard, reached.get(one.key, 0))}
     if not concerned:
         return
-    gangs = await lock(tx, concerned)
+    # What a reboot has ended is locked here too: two syncs that lock in two steps could wait for each other.
+    gangs = await lock(tx, concerned | set(await claims_on(tx, heard.cluster, heard.rebooted)))
     # Read again: before the lock another transaction may have changed what is judged here.
     members = {key: one for key, one in (await _live_members(tx, heard)).items() if one.claim in gangs}
     for report in sorted(heard.reports, key=lambda report: -_age(report)):

@@ -19,6 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from astraeus.ledger import events, outbox, tenancy
 from astraeus.ledger.core import Tx
+from astraeus.ledger.members import stop_members
 from astraeus.ledger.outbox import workflow_id as workflow_id
 from astraeus.ledger.tables import claim, run
 from astraeus.ledger.tenancy import Workspace
@@ -288,13 +289,15 @@ async def order(tx: Tx, row: RunRow, kind: str, actor: str, why: str | None = No
 
 
 async def _intend(tx: Tx, uid: str, intent: str, actor: str, why: str | None) -> None:
-    """Record why members will stop, before they are told, unless the attempt's end is decided already."""
+    """Record why members stop and want them stopped, unless the attempt's end is decided already."""
     undecided = claim.c.intent.is_(None) & claim.c.failure.is_(None) & claim.c.succeeded_at.is_(None)
-    await tx.conn.execute(
+    intended = await tx.conn.scalars(
         update(claim)
         .where(claim.c.run_uid == uid, claim.c.state == "Granted", undecided)
         .values(intent=intent, intent_at=tx.now, intent_by=actor, intent_why=why)
+        .returning(claim.c.attempt)
     )
+    await stop_members(tx, [(uid, attempt) for attempt in intended])
 
 
 def _ordered(row: RunRow, kind: str, now: float) -> dict[str, Any]:

@@ -2,12 +2,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 from support.scene import CLUSTER, LEAF_PLACE, WHOLE, Scene, grant, wait
 
 from astraeus.ledger.commit import commit_plan
 from astraeus.ledger.core import Ledger
-from astraeus.ledger.tables import allocation, claim, machine, reservation, run
+from astraeus.ledger.tables import allocation, claim, machine, reservation, run, worker
 from astraeus.model.errors import StaleTerm
 from astraeus.model.messages import HIGHER_PRIORITY
 from astraeus.placement.types import Ask, Eviction, Plan, Reserved
@@ -212,8 +212,10 @@ async def test_a_reason_to_wait_is_not_shown_by_a_run_that_waits_no_more(scene: 
     assert (await scene.run(row)).reason == "Held by ada"
 
 
-async def test_an_eviction_is_an_intent_and_a_message(scene: Scene) -> None:
+async def test_an_eviction_is_an_intent_a_stop_and_a_message(scene: Scene) -> None:
     victim = await scene.placed("low", [("m-0", WHOLE)])
+    member = {"run_uid": victim.uid, "attempt": 1, "rank": 0, "cluster": CLUSTER, "machine": "m-0"}
+    await scene.write(insert(worker).values(member | {"desired": "run", "grace_seconds": 30}))
     await scene.waiting("eval-release", priority=10)
     ask = (await asks(scene))["eval-release"]
     held = (await scene.snapshot()).holdings[0]
@@ -221,6 +223,7 @@ async def test_an_eviction_is_an_intent_and_a_message(scene: Scene) -> None:
     await scene.commit(Plan(evictions=(eviction,), reserved=(Reserved(ask.claim, "m-0", WHOLE),)))
     found = await scene.claim(victim)
     assert (found.intent, found.intent_by, found.intent_why) == ("preempted", "eval-release", HIGHER_PRIORITY)
+    assert [one.desired for one in await scene.rows(select(worker))] == ["stop"]
     message = (await scene.messages(victim))[-1]
     assert (message.kind, message.body) == (
         "preempt",

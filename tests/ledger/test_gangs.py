@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from sqlalchemy import update
 from support.fleet import FakeAgent, GangScene, ref, report
+from support.scene import CLUSTER, WHOLE
 
 from astraeus.ledger import gangs
 from astraeus.ledger.core import Ledger
@@ -77,12 +78,20 @@ async def test_gates_open_together_once_all_have_arrived(scene: GangScene) -> No
     assert (situation.all_arrived, situation.missing) == (True, [])
 
 
+async def test_a_barrier_does_not_time_out_once_the_last_has_come(scene: GangScene) -> None:
+    row = await scene.gang("a", ["m-0"])
+    await FakeAgent(scene.ledger, ["m-0"]).sync(report(row, 0, "m-0", "arrived"))
+    assert not (await scene.stop(row, "barrier_timeout", "astraeus")).changes
+    assert (await scene.situation(row)).intent is None
+    assert await scene.open_gates(row)
+
+
 async def test_gates_stay_shut_after_an_order_to_stop(scene: GangScene) -> None:
     row = await scene.gang("a", ["m-0"])
     await FakeAgent(scene.ledger, ["m-0"]).sync(report(row, 0, "m-0", "arrived"))
     await scene.order(row, "preempt")
     assert not await scene.open_gates(row)
-    assert (await scene.workers(row))[0].desired == "hold"
+    assert (await scene.workers(row))[0].desired == "stop"
     assert (await scene.run(row)).state == "Starting"
 
 
@@ -93,6 +102,34 @@ async def test_gates_stay_shut_after_a_failure_at_the_barrier(scene: GangScene) 
     await agent.sync(report(row, 0, "m-0", "failed", error="no such command"))
     assert not await scene.open_gates(row)
     assert (await scene.situation(row)).failure == "a-0 could not start: no such command"
+
+
+async def test_whatever_decides_the_end_stops_the_members_in_the_same_transaction(scene: GangScene) -> None:
+    failed, agent = await scene.running("a", ["m-0", "m-1"])
+    await agent.sync(report(failed, 0, "m-0", "exited", 1))
+    assert {one.rank: one.desired for one in await scene.workers(failed)}[1] == "stop"
+    await scene.add_machines(["m-2"])
+    ordered, _ = await scene.running("b", ["m-2"])
+    await scene.order(ordered, "cancel")
+    assert [one.desired for one in await scene.workers(ordered)] == ["stop"]
+
+
+async def test_the_room_is_free_when_the_last_member_is_gone_and_is_given_back_once(scene: GangScene) -> None:
+    row, agent = await scene.running("a", ["m-0", "m-1"])
+    await scene.order(row, "preempt")
+    for gone in agent.live.values():
+        gone.clear()
+    await agent.sync(report(row, 0, "m-0", "exited", 0))
+    assert set(await scene.used()) == {"m-0", "m-1"}
+    tx = await agent.sync(report(row, 1, "m-1", "exited", 0))
+    assert ("cluster", CLUSTER) in tx.changes
+    assert await scene.used() == {}
+    await scene.check()
+    other = await scene.placed("b", [("m-0", WHOLE)])
+    assert await scene.release(row)
+    assert await scene.used() == {"m-0": WHOLE}
+    assert (await scene.claim(other)).state == "Granted"
+    await scene.check()
 
 
 async def test_a_stop_records_the_first_reason_and_a_second_changes_nothing(scene: GangScene) -> None:

@@ -12,6 +12,7 @@ from astraeus.executors.agent import AgentExecutor
 from astraeus.executors.base import Executor
 from astraeus.ledger import commit, leases, machines
 from astraeus.ledger.core import Ledger
+from astraeus.ledger.members import lock_attempt
 from astraeus.ledger.runs import RunRow
 from astraeus.placement.types import Plan
 
@@ -34,6 +35,24 @@ async def live(scene: GangScene, row: RunRow, rank: int, place: str) -> None:
     for state, code in (("arrived", None), ("running", None), ("exited", rank % 2)):
         await agent.read()
         await agent.sync(report(row, rank, place, state, code))
+
+
+async def test_a_sync_after_a_reboot_locks_all_its_claims_in_one_order(ledger: Ledger) -> None:
+    """Two that lock in two steps could wait for each other: on PostgreSQL one of them would be undone."""
+    if ledger.dialect != "postgresql":
+        pytest.skip("SQLite has one writer at a time")
+    scene = await GangScene.start(ledger)
+    rebooted = await scene.gang("a", ["m-0"])
+    reporting = await scene.gang("b", ["m-1"])
+    agent = FakeAgent(scene.ledger, ["m-0", "m-1"], boot_id="another")
+    async with scene.ledger.transaction() as tx:
+        assert await lock_attempt(tx, rebooted.uid, 1)
+        syncing = asyncio.create_task(agent.sync(report(reporting, 0, "m-1", "arrived")))
+        while not await tx.conn.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")):
+            pass
+        assert await lock_attempt(tx, reporting.uid, 1)
+    await syncing
+    assert (await scene.situation(rebooted)).cause is None
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -163,7 +163,7 @@ class Scene:
             await tx.conn.execute(statement)
 
     async def check(self) -> None:
-        """No GPU is held twice, machines know exactly what is held, and only granted claims hold."""
+        """No GPU is held twice, machines know exactly what is held, and only granted claims hold, all or none."""
         async with self.ledger.reading() as tx:
             machines = (await tx.conn.execute(select(machine))).all()
             held = (await tx.conn.execute(select(allocation).where(allocation.c.live))).all()
@@ -179,7 +179,10 @@ class Scene:
             members[row.claim] += 1
         assert {row.name: row.used_gpus for row in machines} == {row.name: union[row.name] for row in machines}
         assert all(abs(row.used_cpu - cpu[row.name]) < 1e-6 for row in machines)
-        assert dict(members) == {row.id: row.size for row in open_claims if row.state == "Granted"}
+        granted = {row.id: row for row in open_claims if row.state == "Granted"}
+        assert members.keys() <= granted.keys()
+        for id, row in granted.items():
+            assert members[id] == row.size or (members[id] == 0 and (row.intent or row.failure))
         assert len({row.run_uid for row in open_claims}) == len(open_claims), "a run has two live claims"
         assert not final & {row.run_uid for row in open_claims if row.state == "Granted"}
 
