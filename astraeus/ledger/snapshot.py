@@ -215,6 +215,7 @@ def _ask(row: Any, wish: _Wish) -> Ask:
         patience_until=row.patience_until,
         avoid=frozenset(row.avoid),
         time_limit_seconds=wish.time_limit_seconds,
+        preemptible=wish.preemptible,
     )
 
 

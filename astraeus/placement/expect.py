@@ -20,7 +20,7 @@ from astraeus.placement.planner import Planner
 from astraeus.placement.types import Ask, Holding, Plan, Snapshot
 
 STEPS_MOST = 100
-CLAIMS_MOST = 1_000
+CLAIMS_MOST = 500
 TOGETHER = 0.1
 """Where there are more ends than steps, ends within this share of the time until then are played as one step."""
 TOGETHER_SECONDS = 60.0

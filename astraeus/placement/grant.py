@@ -45,6 +45,7 @@ def held_by(grant: Grant, ask: Ask, now: float) -> tuple[Holding, ...]:
             cpu_cores=member.cpu_cores,
             memory_bytes=member.memory_bytes,
             priority=ask.priority,
+            preemptible=ask.preemptible,
             started_at=now,
             ends_at=None if limit is None else now + limit,
         )

@@ -92,6 +92,7 @@ class Ask:
     patience_until: float
     avoid: frozenset[str] = frozenset()
     time_limit_seconds: int | None = None
+    preemptible: bool = True
 
 
 @dataclass(frozen=True, slots=True)

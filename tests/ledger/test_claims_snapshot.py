@@ -62,10 +62,12 @@ async def test_why_a_machine_takes_no_work(scene: Scene, change: dict[str, Any],
 
 async def test_asks_come_in_queue_order_with_what_they_want(scene: Scene) -> None:
     for name, priority in [("late", 0), ("early", 0), ("urgent", 7)]:
-        await scene.waiting(name, priority=priority, task={"requested_resources": RESOURCES, "time_limit_seconds": 9})
+        task = {"requested_resources": RESOURCES, "time_limit_seconds": 9}
+        await scene.waiting(name, priority=priority, preemptible=priority == 0, task=task)
     await scene.write(update(run).where(run.c.name == "early").values(submitted_at=1.0))
     asks = (await scene.snapshot()).asks
     assert [ask.run_name for ask in asks] == ["urgent", "early", "late"]
+    assert [ask.preemptible for ask in asks] == [False, True, True]
     assert asks[0].resources == Resources.model_validate(RESOURCES)
     assert (asks[0].priority, asks[0].workspace, asks[0].attempt) == (7, "acme/vision", 1)
     assert (asks[1].submitted_at, asks[1].avoid, asks[1].time_limit_seconds) == (1.0, frozenset({"m-9"}), 9)

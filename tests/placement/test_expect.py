@@ -75,6 +75,15 @@ def test_a_run_that_is_stopped_for_another_waits_again_in_its_place() -> None:
     assert starts(replace(fleet, asks=(high, low))) == {1: NOW, 2: NOW + 30 + 50}
 
 
+@pytest.mark.parametrize(("preemptible", "start"), [(True, 70.0), (False, 110.0)])
+def test_a_run_that_will_have_started_is_stopped_for_another_only_if_it_may_be(preemptible: bool, start: float) -> None:
+    """What a patient gang leaves free goes to others; when its patience ends, it stops whom it may."""
+    drawn = "fabric f\nleaf l0\n  a0 ........\n  a1 aaaaaaaa\nleaf l1\n  b0 ........\n  b1 bbbbbbbb\n"
+    fleet = draw(drawn, {name: {"preemptible": False} for name in "ab"})
+    low = tuple(replace(whole(1, at, limit=100), preemptible=preemptible) for at in (2, 3))
+    assert starts(replace(fleet, asks=(whole(2, 1, patience=70, priority=5), *low)))[1] == start
+
+
 def test_how_far_was_looked_is_told() -> None:
     queue = tuple(whole(1, number + 1, limit=1000) for number in range(6))
     world = replace(draw(FLEET, {"a": {"ends_at": 100.0}, "b": {}, "c": {}}), asks=queue)
@@ -163,3 +172,4 @@ def test_ends_that_lie_close_together_are_played_at_the_last_of_them(steps: int)
     assert exact == {number + 1: 1000.0 + 7 * number for number in range(20)}
     assert all(exact[claim] <= at <= exact[claim] + 0.1 * (exact[claim] - NOW) for claim, at in rough.starts.items())
     assert len(rough.starts) == 20
+    assert rough.starts[1] == plan(world, NOW).waits[0].starts_by == 1000.0
