@@ -40,12 +40,11 @@ Token = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Id
 def list_drives(as_json: Json = False) -> None:
     """List the drives."""
     with api() as calls:
-        found = list(calls.drives())
-    if as_json:
-        output.print_items(found)
-        return
-    rows = ((drive["name"], drive["kind"], drive.get("path") or "kept by the agent") for drive in found)
-    output.table(("NAME", "KIND", "PATH"), rows)
+        output.listing(calls.drives(), ("NAME", "KIND", "PATH"), _drive_row, as_json)
+
+
+def _drive_row(drive: dict[str, Any]) -> tuple[object, ...]:
+    return drive["name"], drive["kind"], drive.get("path") or "kept by the agent"
 
 
 @drives.command("add")
@@ -72,11 +71,7 @@ def delete_drive(drive: Drive) -> None:
 def list_secrets(as_json: Json = False) -> None:
     """List the names of the secrets; values are never shown."""
     with api() as calls:
-        found = list(calls.secrets())
-    if as_json:
-        output.print_items(found)
-    else:
-        output.table(("NAME",), ((secret["name"],) for secret in found))
+        output.listing(calls.secrets(), ("NAME",), lambda secret: (secret["name"],), as_json)
 
 
 @secrets.command("set")
@@ -100,11 +95,7 @@ def delete_secret(secret: Secret) -> None:
 def list_tokens(as_json: Json = False) -> None:
     """List the tokens, without their text."""
     with api() as calls:
-        found = list(calls.tokens())
-    if as_json:
-        output.print_items(found)
-    else:
-        output.table(("ID", "NAME", "ROLE", "LAST USED", "ENDS"), map(_token_row, found))
+        output.listing(calls.tokens(), ("ID", "NAME", "ROLE", "LAST USED", "ENDS"), _token_row, as_json)
 
 
 def _token_row(token: dict[str, Any]) -> tuple[object, ...]:

@@ -16,15 +16,10 @@ Reason = Annotated[str | None, typer.Option("--reason", help="Why; shown to ever
 @machines.command("list")
 def list_(cluster: Cluster = None, as_json: Json = False) -> None:
     """List the machines."""
+    columns = ("NAME", "CLUSTER", "STATE", "FREE", "MODEL", "LEAF", "RUNS")
     with api() as calls:
-        found = list(calls.machines(cluster))
-    if as_json:
-        output.print_items(found)
-    else:
-        output.table(
-            ("NAME", "CLUSTER", "STATE", "FREE", "MODEL", "LEAF", "RUNS"),
-            map(_row, sorted(found, key=lambda machine: output.natural(machine["name"]))),
-        )
+        found = sorted(calls.machines(cluster), key=lambda machine: output.natural(machine["name"]))
+        output.listing(found, columns, _row, as_json)
 
 
 def _row(machine: dict[str, Any]) -> tuple[object, ...]:
@@ -113,9 +108,8 @@ def _order(machine: str, order: str, reason: str | None, cluster: str | None, do
 def clusters(as_json: Json = False) -> None:
     """List the clusters."""
     with api() as calls:
-        found = list(calls.clusters())
-    if as_json:
-        output.print_items(found)
-        return
-    rows = ((one["name"], one.get("executor"), "yes" if one.get("default") else "no") for one in found)
-    output.table(("NAME", "EXECUTOR", "DEFAULT"), rows)
+        output.listing(calls.clusters(), ("NAME", "EXECUTOR", "DEFAULT"), _cluster_row, as_json)
+
+
+def _cluster_row(one: dict[str, Any]) -> tuple[object, ...]:
+    return one["name"], one.get("executor"), "yes" if one.get("default") else "no"

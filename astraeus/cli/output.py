@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -97,9 +97,18 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2))
 
 
-def print_items(items: Iterable[Any]) -> None:
-    """Print a whole list in the form of the API's pages."""
-    print_json({"items": list(items), "next_cursor": None})
+def listing(
+    items: Iterable[dict[str, Any]],
+    columns: Sequence[str],
+    row: Callable[[dict[str, Any]], Sequence[object]],
+    as_json: bool,
+) -> None:
+    """Print a whole list: as a table with a row for each, or in the form of the API's pages."""
+    found = list(items)
+    if as_json:
+        print_json({"items": found, "next_cursor": None})
+    else:
+        table(columns, map(row, found))
 
 
 def clock(stamp: object) -> str:

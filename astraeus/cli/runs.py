@@ -40,12 +40,10 @@ def runs(
 
         if watch:
             _watch(read)
-        elif as_json:
-            output.print_items(read())
         elif name:
-            output.table(OF_ONE_NAME, map(_row_of_one_name, read()))
+            output.listing(read(), OF_ONE_NAME, _row_of_one_name, as_json)
         else:
-            output.table(COLUMNS, map(row, read()))
+            output.listing(read(), COLUMNS, row, as_json)
 
 
 def row(run: dict[str, Any]) -> tuple[object, ...]:
@@ -141,13 +139,9 @@ def explain(run: Run, as_json: Json = False) -> None:
 
 def attempts(run: Run, as_json: Json = False) -> None:
     """List a run's attempts: how each ended, and whether it was charged."""
-    with api() as calls:
-        found = list(calls.attempts(run))
-    if as_json:
-        output.print_items(found)
-        return
     columns = ("ATTEMPT", "NETWORK", "PLACED", "ENDED", "CAUSE", "CHARGED", "DETAIL")
-    output.table(columns, map(_attempt_row, found))
+    with api() as calls:
+        output.listing(calls.attempts(run), columns, _attempt_row, as_json)
 
 
 def _attempt_row(attempt: dict[str, Any]) -> tuple[object, ...]:
@@ -174,11 +168,8 @@ def events(
         if follow:
             _follow_events(calls, run, as_json)
             return
-        found = list(calls.run_events(run) if run else calls.events())
-    if as_json:
-        output.print_items(found)
-    else:
-        output.table(("AT", "RUN", "ACTOR", "EVENT"), map(_event_row, found))
+        found = calls.run_events(run) if run else calls.events()
+        output.listing(found, ("AT", "RUN", "ACTOR", "EVENT"), _event_row, as_json)
 
 
 def _follow_events(calls: "Api", run: str | None, as_json: bool) -> None:

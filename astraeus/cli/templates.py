@@ -17,11 +17,7 @@ Template = Annotated[str, typer.Argument(metavar="TEMPLATE", show_default=False,
 def list_(as_json: Json = False) -> None:
     """List the templates."""
     with api() as calls:
-        found = list(calls.templates())
-    if as_json:
-        output.print_items(found)
-    else:
-        output.table(("NAME", "UPDATED", "BY"), map(_row, found))
+        output.listing(calls.templates(), ("NAME", "UPDATED", "BY"), _row, as_json)
 
 
 def _row(template: dict[str, Any]) -> tuple[object, ...]:

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from api.auth import RANK, Scope
-from api.console.view import Action, Params, Values, View, model, of_workspace, seconds
+from api.auth import RANK, Role, Scope
+from api.console.view import Action, Do, Load, Params, Values, View, model, of_workspace, seconds
 from api.services import belongings, fleet
 from api.services.belongings import SECRET_NAME, DriveInput, SecretInput, TokenInput
 from astraeus.model.errors import Invalid, NotAllowed
@@ -69,24 +69,12 @@ async def _revoke_token(scope: Scope, params: Params, values: Values) -> Any:
     await belongings.revoke_token(scope, str(values.get("id")))
 
 
-DRIVES = View(
-    "drives",
-    "Drives",
-    load_drives,
-    of_workspace("drive"),
-    {"put": Action("editor", _put_drive), "delete": Action("editor", _delete_drive)},
-)
-SECRETS = View(
-    "secrets",
-    "Secrets",
-    load_secrets,
-    of_workspace("secret"),
-    {"put": Action("editor", _put_secret), "delete": Action("editor", _delete_secret)},
-)
-TOKENS = View(
-    "tokens",
-    "Tokens",
-    load_tokens,
-    of_workspace("token"),
-    {"create": Action("admin", _create_token), "revoke": Action("admin", _revoke_token)},
-)
+def _view(kind: str, load: Load, role: Role, **actions: Do) -> View:
+    """The page of all that a workspace keeps of a kind, with what whoever has the role may do there."""
+    of = {name: Action(role, do) for name, do in actions.items()}
+    return View(f"{kind}s", f"{kind.title()}s", load, of_workspace(kind), of)
+
+
+DRIVES = _view("drive", load_drives, "editor", put=_put_drive, delete=_delete_drive)
+SECRETS = _view("secret", load_secrets, "editor", put=_put_secret, delete=_delete_secret)
+TOKENS = _view("token", load_tokens, "admin", create=_create_token, revoke=_revoke_token)
