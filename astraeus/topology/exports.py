@@ -1,5 +1,7 @@
 """The network for other schedulers: Slurm's topology.conf and topology.yaml, Kueue's topology and labels."""
 
+import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,6 +14,7 @@ from astraeus.topology.owners import natural
 from astraeus.topology.tree import Located
 
 KUEUE_LEVELS = (FABRIC, SPINE, LEAF)
+LABEL_MOST = 63
 HOSTNAME = "kubernetes.io/hostname"
 Switch = tuple[str, str, str]
 """A switch of Slurm's: its name, the switches under it, or its nodes."""
@@ -59,11 +62,11 @@ def slurm_blocks(machines: Iterable[Located]) -> str:
 
 
 def kueue(machines: Sequence[Located], name: str = "astraeus") -> str:
-    """Kueue's Topology, and the labels of the nodes it counts on, for `kubectl apply --server-side`."""
+    """Kueue's Topology (0.15 and later) and the labels of its nodes, for `kubectl apply --server-side`."""
     placed = [machine for machine in machines if machine.labels.get(LEAF)]
     levels = [level for level in KUEUE_LEVELS if placed and all(machine.labels.get(level) for machine in placed)]
     topology = {
-        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Topology",
         "metadata": {"name": name},
         "spec": {"levels": [{"nodeLabel": level} for level in (*levels, HOSTNAME)]},
@@ -74,8 +77,18 @@ def kueue(machines: Sequence[Located], name: str = "astraeus") -> str:
 
 
 def _node(machine: Located, keys: Iterable[str]) -> dict[str, Any]:
-    labels = {key: machine.labels[key] for key in keys if machine.labels.get(key)}
+    labels = {key: _label(machine.labels[key]) for key in keys if machine.labels.get(key)}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name, "labels": labels}}
+
+
+def _label(value: str) -> str:
+    """A value as Kubernetes takes it: 63 letters, digits, dashes, dots and underscores, the first and last no sign."""
+    word = re.sub(r"[^A-Za-z0-9._-]", "-", value).strip("-._")
+    if word == value and len(word) <= LABEL_MOST:
+        return word
+    # Two values that differ in other signs alone, or far behind, stay two.
+    mark = hashlib.blake2b(value.encode(), digest_size=4).hexdigest()
+    return f"{word[: LABEL_MOST - len(mark) - 1]}-{mark}".lstrip("-")
 
 
 def _switches(machines: Iterable[Located]) -> tuple[list[Switch], list[str]]:

@@ -199,7 +199,7 @@ def oversubscription(scene: Scene, levels: Level) -> None:
         rates = [gbps(link.rate) for links in ups for link in links]
         if not rates or not sum(rates) or not down_live[number]:
             continue
-        most = _mode([len(links) for links in ups])
+        most = _mode([len(links) for links in ups if links])
         down = sum(_as_built(shape, host) for host in group.machines)
         group.nominal = round(down / (most * len(group.leaves) * max(rates)), 2)
         group.live = round(down_live[number] / sum(rates), 2)

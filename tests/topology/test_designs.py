@@ -187,3 +187,13 @@ def test_one_leaf_with_fewer_uplinks_than_its_siblings_is_still_a_fault() -> Non
     rails(built, names("b", 16), spines, [f"mlx5_{i}" for i in range(1, 8)])
     (one,) = of(built).findings
     assert (one.kind, one.place) == ("uplink_down", built.nodes[leaf].description)
+
+
+def test_a_group_most_of_whose_leaves_have_no_uplink() -> None:
+    built = Design()
+    spines = built.switches("s0")
+    rails(built, names("a", 8), spines, ["mlx5_0"])
+    rails(built, names("a", 8), (), ["mlx5_1", "mlx5_2"])
+    rails(built, names("a", 8), spines, ["mlx5_3"])
+    found = of(built)
+    assert {len(machines) for machines in groups(found)} == {8}

@@ -1,5 +1,6 @@
 """Networks as files: ours and others' are read, Slurm's and Kueue's are written, and both directions agree."""
 
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -145,10 +146,21 @@ def test_leaves_of_one_name_on_two_fabrics_stay_two_switches() -> None:
 def test_kueue() -> None:
     topology, *nodes = yaml.safe_load_all(exports.kueue(boxes(A)))
     levels = [level["nodeLabel"] for level in topology["spec"]["levels"]]
-    assert levels == [FABRIC, SPINE, LEAF, "kubernetes.io/hostname"]
+    assert (topology["apiVersion"], levels) == (
+        "kueue.x-k8s.io/v1beta2",
+        [FABRIC, SPINE, LEAF, "kubernetes.io/hostname"],
+    )
     assert nodes[0]["metadata"]["labels"][LEAF] == "leaf-r0-7-g0"
     topology, *_ = yaml.safe_load_all(exports.kueue([Box("n", {LEAF: "l"})]))
     assert [level["nodeLabel"] for level in topology["spec"]["levels"]] == [LEAF, "kubernetes.io/hostname"]
+
+
+def test_labels_are_such_as_kubernetes_takes_and_stay_apart() -> None:
+    names = ["leaf 1", "leaf/1", "x" * 70, "x" * 71, "-leaf-", "ä"]
+    _, *nodes = yaml.safe_load_all(exports.kueue([Box(f"n{i}", {LEAF: name}) for i, name in enumerate(names)]))
+    labels = [node["metadata"]["labels"][LEAF] for node in nodes]
+    assert len(set(labels)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", label) for label in labels)
 
 
 @settings(max_examples=150, deadline=None)
