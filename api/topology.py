@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel
 
 from astraeus.model.machine import FABRIC, LEAF, NVLINK, RACK, SPINE, MachineState, MachineView
+from astraeus.topology.owners import natural
 
 
 class MachineNode(BaseModel):
@@ -62,7 +63,7 @@ class ClusterTree(BaseModel):
 
 def tree(cluster: str, machines: Iterable[MachineView]) -> ClusterTree:
     """The tree of a cluster. GPUs count as free only on machines that take work."""
-    machines = sorted(machines, key=lambda machine: machine.name)
+    machines = sorted(machines, key=lambda machine: natural(machine.name))
     return ClusterTree(
         cluster=cluster,
         machines=len(machines),
@@ -110,7 +111,7 @@ def _groups(machines: Iterable[MachineView], label: str) -> list[tuple[str | Non
     groups: defaultdict[str | None, list[MachineView]] = defaultdict(list)
     for machine in machines:
         groups[machine.labels.get(label)].append(machine)
-    return sorted(groups.items(), key=lambda group: (group[0] is None, group[0] or ""))
+    return sorted(groups.items(), key=lambda group: (group[0] is None, natural(group[0] or "")))
 
 
 def _free_on(machine: MachineView) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from astraeus.placement.types import Machine, Snapshot
+from astraeus.topology.owners import natural
 
 Tile = tuple[str, str, int, int, list[str], str, str, str]
 """A machine: name, how it is coloured, GPUs, free GPUs, runs, NVLink domain, rack, GPU model."""
@@ -66,4 +67,4 @@ def _by(machines: Iterable[Machine], key: Callable[[Machine], str | None]) -> li
     groups: defaultdict[str | None, list[Machine]] = defaultdict(list)
     for machine in machines:
         groups[key(machine)].append(machine)
-    return sorted(groups.items(), key=lambda group: (group[0] is None, group[0] or ""))
+    return sorted(groups.items(), key=lambda group: (group[0] is None, natural(group[0] or "")))

@@ -30,6 +30,11 @@ export const Topology = {
       }
       return [...gpus].sort((a, b) => b[1] - a[1]);
     },
+    known() {
+      const counts = {};
+      for (const { severity } of this.shown.findings) counts[severity] = (counts[severity] || 0) + 1;
+      return Object.entries(counts).map(([severity, count]) => `${count} ${severity}${count > 1 && severity !== "info" ? "s" : ""}`);
+    },
     listed() {
       return this.all ? this.shown.findings : this.shown.findings.slice(0, LISTED);
     },
@@ -54,10 +59,14 @@ export const Topology = {
       if (rack) parts.push(`rack ${rack}`);
       if (domain) parts.push(`NVLink domain ${domain}`);
       if (runs.length) parts.push(`runs ${runs.join(", ")}`);
+      if (this.shown.faults[name]) parts.push(`fault: ${this.shown.faults[name]}`);
       return parts.filter(Boolean).join(" · ");
     },
     tone(found) {
       return { error: "bad", warning: "warn" }[found.severity];
+    },
+    toFindings() {
+      document.getElementById("findings").scrollIntoView();
     },
     faint(machine) {
       return this.marked && !machine[4].includes(this.marked);
@@ -86,7 +95,8 @@ export const Topology = {
     <template v-else>
       <div class="cards">
         <section class="card"><h2>Free now</h2><p class="value">{{ shown.totals.free }} of {{ shown.totals.gpus }} GPUs</p>
-          <ul class="legend"><li v-for="state in legend" :key="state"><i class="tile" :class="'m-' + state"></i>{{ counts[state] || 0 }} {{ state }}</li></ul></section>
+          <ul class="legend"><li v-for="state in legend" :key="state"><i class="tile" :class="'m-' + state"></i>{{ counts[state] || 0 }} {{ state }}</li></ul>
+          <p v-if="known.length"><button class="filter" @click="toFindings">Faults of the network: {{ known.join(", ") }}</button></p></section>
         <section class="card wide"><h2>Largest gang that fits now</h2>
           <div class="table-wrap" tabindex="0"><table class="table small"><thead><tr><th scope="col">Rung</th><th scope="col">On</th><th scope="col" class="num">GPUs</th><th scope="col">Shape</th><th scope="col">Where</th></tr></thead>
             <tbody><tr v-for="room in shown.rooms" :key="room.rung"><td>{{ room.rung }}</td><td>{{ room.words }}</td><td class="num"><b>{{ room.total }}</b></td>
@@ -95,16 +105,16 @@ export const Topology = {
       </div>
       <section v-if="runs.length" class="card"><h2>Runs here</h2><div class="row wrap">
         <button v-for="[run, count] in runs.slice(0, 40)" :key="run" class="filter" :aria-pressed="marked === run" @click="mark(run)">
-          <i class="tile m-busy" :style="hueOf(run)"></i>{{ run }} <b>{{ count }}</b></button></div></section>
+          <i class="tile m-busy" :style="hueOf(run)"></i>{{ run }} <b>{{ count }}</b> <span class="soft">{{ count === 1 ? "machine" : "machines" }}</span></button></div></section>
       <section v-for="fabric in shown.tree" :key="fabric.name" class="card fabric">
         <h2>{{ fabric.name ? "Fabric " + fabric.name : "On no InfiniBand fabric" }} <span class="soft">{{ fabric.free }} of {{ fabric.gpus }} GPUs free</span></h2>
         <div v-for="spine in fabric.spines" :key="spine.name" class="spine"><h3 v-if="spine.name">Spine group {{ spine.name }}</h3>
           <div class="leaves"><div v-for="leaf in spine.leaves" :key="leaf.name" class="leafbox" :class="{ dense }">
-            <h4>{{ leaf.name || "no leaf group" }} <span class="soft">{{ leaf.free }}/{{ leaf.gpus }}</span></h4>
+            <h4>{{ leaf.name || "no leaf group" }} <span class="soft">{{ leaf.free }}/{{ leaf.gpus }} free</span></h4>
             <div class="tiles" :class="{ dense }" role="group" :aria-label="'Machines of ' + (leaf.name || 'no leaf group')" @keydown="move">
-              <a v-for="(machine, i) in sorted(leaf.machines)" :key="machine[0]" class="tile" :class="['m-' + machine[1], { faint: faint(machine) }]"
+              <a v-for="(machine, i) in sorted(leaf.machines)" :key="machine[0]" class="tile" :class="['m-' + machine[1], { faint: faint(machine), fault: shown.faults[machine[0]] }]"
                 :style="style(machine)" :tabindex="i ? -1 : 0" :href="link('machines', shown.cluster, machine[0])" :title="title(machine)" :aria-label="dense ? title(machine) : null">
-                <template v-if="!dense"><b>{{ machine[0] }}</b><span>{{ machine[4].join(", ") || machine[1] }}</span>
+                <template v-if="!dense"><b>{{ machine[0] }}<i v-if="shown.faults[machine[0]]" class="bad" role="img" aria-label="has a fault"> ⚠</i></b><span>{{ machine[4].join(", ") || machine[1] }}</span>
                   <span>{{ machine[3] }}/{{ machine[2] }} free</span></template></a></div></div></div></div></section>
       <section v-if="domains.length" class="card"><h2>NVLink domains</h2><div class="row wrap">
         <span v-for="[name, [all, ready]] in domains" :key="name" class="label">{{ name }}: {{ ready }} of {{ all }} machines healthy</span></div></section>
