@@ -127,11 +127,21 @@ export const Empty = {
   template: `<div class="state empty"><slot></slot></div>`,
 };
 
-// A steady colour for a name, readable in both themes.
-export function hue(name) {
-  let sum = 7;
-  for (const letter of name) sum = (sum * 31 + letter.codePointAt(0)) % 3600;
-  return (sum * 137) % 360;
+const PLACES = 24;
+
+// A colour for each name: the name's own where that is free, and none like the green of what is free.
+export function hues(names) {
+  const found = new Map();
+  const taken = new Set();
+  for (const name of [...names].sort()) {
+    let place = 7;
+    for (const letter of name) place = (place * 31 + letter.codePointAt(0)) % (PLACES * 997);
+    place %= PLACES;
+    for (let tried = 0; taken.has(place) && tried < PLACES; tried++) place = (place + 7) % PLACES;
+    taken.add(place);
+    found.set(name, Math.round(170 + (place * 290) / PLACES) % 360);
+  }
+  return found;
 }
 
 export async function copy(text) {

@@ -1,5 +1,5 @@
 // The network as a map: fabrics, spine groups, leaf groups, machines, coloured by what they do.
-import { ClusterPick, Empty, byName, hue } from "./parts.js";
+import { ClusterPick, Empty, byName, hues } from "./parts.js";
 
 const LISTED = 20;
 const LEGEND = ["free", "busy", "draining", "drained", "returning", "down"];
@@ -38,6 +38,9 @@ export const Topology = {
     listed() {
       return this.all ? this.shown.findings : this.shown.findings.slice(0, LISTED);
     },
+    hues() {
+      return hues(this.runs.map(([run]) => run));
+    },
     domains() {
       const found = new Map();
       for (const machine of this.machines) {
@@ -52,7 +55,7 @@ export const Topology = {
     style([, state, gpus, free, runs]) {
       if (state !== "busy" && state !== "draining") return null;
       const used = gpus ? Math.round((100 * (gpus - free)) / gpus) : 100;
-      return { "--hue": hue(runs[0] || ""), "--used": state === "busy" ? `${used}%` : "100%" };
+      return { "--hue": this.hues.get(runs[0]) ?? 210, "--used": state === "busy" ? `${used}%` : "100%" };
     },
     title([name, state, gpus, free, runs, domain, rack, model]) {
       const parts = [name, state, `${free} of ${gpus} GPUs free`, model];
@@ -86,7 +89,7 @@ export const Topology = {
       this.marked = this.marked === run ? "" : run;
     },
     hueOf(run) {
-      return { "--hue": hue(run) };
+      return { "--hue": this.hues.get(run) };
     },
   },
   template: `
