@@ -117,7 +117,7 @@ export const Topology = {
             <div class="tiles" :class="{ dense }" role="group" :aria-label="'Machines of ' + (leaf.name || 'no leaf group')" @keydown="move">
               <a v-for="(machine, i) in sorted(leaf.machines)" :key="machine[0]" class="tile" :class="['m-' + machine[1], { faint: faint(machine), fault: shown.faults[machine[0]] }]"
                 :style="style(machine)" :tabindex="i ? -1 : 0" :href="link('machines', shown.cluster, machine[0])" :title="title(machine)" :aria-label="dense ? title(machine) : null">
-                <template v-if="!dense"><b>{{ machine[0] }}<i v-if="shown.faults[machine[0]]" class="bad" role="img" aria-label="has a fault"> ⚠</i></b><span>{{ machine[4].join(", ") || machine[1] }}</span>
+                <template v-if="!dense"><b>{{ machine[0] }}<i v-if="shown.faults[machine[0]]" role="img" aria-label="has a fault"> ⚠</i></b><span>{{ machine[4].join(", ") || machine[1] }}</span>
                   <span>{{ machine[3] }}/{{ machine[2] }} free</span></template></a></div></div></div></div></section>
       <section v-if="domains.length" class="card"><h2>NVLink domains</h2><div class="row wrap">
         <span v-for="[name, [all, ready]] in domains" :key="name" class="label">{{ name }}: {{ ready }} of {{ all }} machines healthy</span></div></section>
