@@ -236,6 +236,7 @@ def _holding(row: Any, wish: _Wish) -> Holding:
         started_at=row.granted_at if row.gates_opened_at is None else row.gates_opened_at,
         ends_at=row.gates_opened_at + wish.time_limit_seconds if limited else None,
         stopping=bool(row.intent or row.failure or row.succeeded_at),
+        time_limit_seconds=wish.time_limit_seconds,
     )
 
 

@@ -1,8 +1,8 @@
 """When waiting claims will start: the planner's own passes, played on into the future by time limits alone.
 
 Nothing new comes, nothing fails, and every run stays until its time limit; one without a limit stays for ever. What is
-being stopped is gone at once, and a run that is stopped for another asks anew for as much as it held. So what is
-answered are the latest starts as far as time limits tell; most runs end earlier than that.
+being stopped is gone at once, what is starting runs at once, and a run that is stopped for another asks anew for as
+much as it held. So what is answered are the latest starts as far as time limits tell; most runs end earlier than that.
 """
 
 import heapq
@@ -78,12 +78,13 @@ class _Future:
         self.waiting = {ask.claim: ask for ask in self.snapshot.asks}
         gangs: dict[int, list[Holding]] = defaultdict(list)
         for held in self.snapshot.holdings:
-            gangs[held.claim].append(held)
+            gangs[held.claim].append(_running(held, self.now))
         # Those that end first stand last: what is behind the first change is all that the planner looks at again.
         order = sorted(gangs.values(), key=lambda gang: (-_end(gang), gang[0].claim))
         self.held = {gang[0].claim: tuple(gang) for gang in order}
         self._stopping = {gang[0].claim for gang in order if all(held.stopping for held in gang)}
         self._ends = [(_end(gang), gang[0].claim) for gang in order]
+        self.snapshot = replace(self.snapshot, holdings=tuple(chain.from_iterable(order)))
         heapq.heapify(self._ends)
 
     def play(self, steps: int, only: int | None) -> float | None:
@@ -142,6 +143,13 @@ class _Future:
         )
 
 
+def _running(held: Holding, now: float) -> Holding:
+    """A member of a gang that is starting, as if it ran from now on."""
+    if held.ends_at is not None or held.time_limit_seconds is None:
+        return held
+    return replace(held, ends_at=now + held.time_limit_seconds)
+
+
 def _end(gang: Sequence[Holding]) -> float:
     return max(inf if held.ends_at is None else held.ends_at for held in gang)
 
@@ -164,5 +172,5 @@ def _asking_anew(gang: tuple[Holding, ...]) -> Ask:
         priority=one.priority,
         submitted_at=one.started_at,
         patience_until=0.0,
-        time_limit_seconds=None if one.ends_at is None else round(one.ends_at - one.started_at),
+        time_limit_seconds=one.time_limit_seconds,
     )

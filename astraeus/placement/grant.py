@@ -48,6 +48,7 @@ def held_by(grant: Grant, ask: Ask, now: float) -> tuple[Holding, ...]:
             preemptible=ask.preemptible,
             started_at=now,
             ends_at=None if limit is None else now + limit,
+            time_limit_seconds=limit,
         )
         for member in grant.members
     )

@@ -58,7 +58,8 @@ class Machine:
 class Holding:
     """Room one worker of a granted claim holds on a machine.
 
-    `ends_at` is when its time limit ends it; a `stopping` one frees its room by itself and is no victim.
+    `ends_at` is when its time limit ends it, None also until its members run together; a `stopping` one frees its room
+    by itself and is no victim.
     """
 
     claim: int
@@ -75,6 +76,7 @@ class Holding:
     started_at: float = 0.0
     ends_at: float | None = None
     stopping: bool = False
+    time_limit_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,8 @@ async def test_holdings_tell_whom_an_eviction_would_hit(scene: Scene) -> None:
 
 async def test_a_time_limit_ends_a_holding_from_the_barrier_on(scene: Scene) -> None:
     row = await scene.placed("a", [("m-0", 1)], task={"time_limit_seconds": 60})
-    assert (await scene.snapshot()).holdings[0].ends_at is None
+    (starting,) = (await scene.snapshot()).holdings
+    assert (starting.ends_at, starting.time_limit_seconds) == (None, 60)
     await scene.write(update(claim).where(claim.c.run_uid == row.uid).values(gates_opened_at=1000.0))
     (held,) = (await scene.snapshot()).holdings
     assert (held.started_at, held.ends_at, held.preemptible) == (1000.0, 1060.0, True)

@@ -64,13 +64,19 @@ def test_what_is_past_its_limit_or_being_stopped_is_gone_at_once() -> None:
     assert starts(replace(fleet, asks=(whole(1, 1), whole(1, 2), whole(1, 3)))) == {1: NOW, 2: NOW}
 
 
+def test_a_run_that_is_starting_ends_by_its_limit_from_now() -> None:
+    """Its end is not known before its members run together."""
+    fleet = draw(FLEET, {"a": {"time_limit_seconds": 30}, "b": {}, "c": {}})
+    assert starts(replace(fleet, asks=(whole(1, 1), whole(1, 2)))) == {1: NOW + 30}
+
+
 def test_the_end_of_patience_is_a_time_at_which_something_starts() -> None:
     fleet = draw("fabric f\nleaf l0\n  a0 ........\n  a1 aaaaaaaa\nleaf l1\n  b0 ........\n  b1 bbbbbbbb\n")
     assert starts(replace(fleet, asks=(whole(2, 1, patience=70),))) == {1: 70.0}
 
 
 def test_a_run_that_is_stopped_for_another_waits_again_in_its_place() -> None:
-    fleet = draw("fabric f\nleaf l\n  a0 llllllll\n", {"l": {"priority": 1, "started_at": 0.0, "ends_at": 50.0}})
+    fleet = draw("fabric f\nleaf l\n  a0 llllllll\n", {"l": {"priority": 1, "ends_at": 50.0, "time_limit_seconds": 50}})
     high, low = whole(1, 1, limit=30, priority=5), whole(1, 2, limit=30)
     assert starts(replace(fleet, asks=(high, low))) == {1: NOW, 2: NOW + 30 + 50}
 
