@@ -55,6 +55,7 @@ def life_of(row: RunRow, workspace: Workspace, attempt: int = 0) -> RunLife:
         patience_seconds=task.requested_resources.topology.patience_seconds,
         time_limit_seconds=task.time_limit_seconds,
         failure_rule=spec.failure_rule,
+        alone=row.parent is not None,
         budget_size=None if spec.restart_budget == UNLIMITED else int(spec.restart_budget),
         charged=row.budget - row.budget_left if row.budget is not None and row.budget_left is not None else 0,
         attempt=attempt,
@@ -162,7 +163,7 @@ class Courier:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=reuse,
                 search_attributes=attributes,
-                static_summary=f"{row.name} on {row.cluster}",
+                static_summary=f"{row.worker or row.name} on {row.cluster}",
                 rpc_timeout=RPC,
             )
         except WorkflowAlreadyStartedError:

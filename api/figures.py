@@ -4,13 +4,14 @@ from sqlalchemy import and_, func, select
 
 from api.metrics import Figures
 from astraeus.ledger.core import Tx
+from astraeus.ledger.runs import SEEN
 from astraeus.ledger.tables import claim, machine, outbox, run
 
 
 async def figures(tx: Tx) -> Figures:
     """Counts by cluster and state."""
     shown = Figures()
-    runs = select(run.c.cluster, run.c.state, func.count()).where(run.c.hidden_at.is_(None))
+    runs = select(run.c.cluster, run.c.state, func.count()).where(*SEEN)
     for cluster, state, count in await tx.conn.execute(runs.group_by(run.c.cluster, run.c.state)):
         shown.runs[cluster, state] = count
     waiting = select(claim.c.cluster, func.count()).where(claim.c.state == "Waiting").group_by(claim.c.cluster)

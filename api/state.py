@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -106,7 +106,12 @@ class AppState:
         if tx.outbox or tx.changes:
             self.background.start(self.delivery.after(tx), "delivering messages")
 
-    async def start_workflow(self, row: RunRow, workspace: Workspace) -> None:
-        """Start a committed run's workflow, waiting briefly."""
-        work = self.delivery.start(row, workspace)
-        await self.background.at_most(DELIVERY_SECONDS, work, f"starting the workflow of {row.name}")
+    async def start_workflows(self, rows: Sequence[RunRow], workspace: Workspace) -> None:
+        """Start the workflows of a committed run, or of its workers, waiting briefly."""
+        if rows:
+            what = f"starting the workflow of {rows[0].name}"
+            await self.background.at_most(DELIVERY_SECONDS, self._start(rows, workspace), what)
+
+    async def _start(self, rows: Sequence[RunRow], workspace: Workspace) -> None:
+        for row in rows:
+            await self.delivery.start(row, workspace)

@@ -39,6 +39,7 @@ class RunLife(Message):
 
     `phase` is where the state machine stands. Times are seconds since the epoch on the workflow's clock.
     `charged` and `earned_seconds` are the restart budget's. `heeded` is the message of the last hold or release.
+    `alone` is for one worker of a run that starts `Independent`: such a worker lives a run's life of its own.
     """
 
     run_uid: str
@@ -49,6 +50,7 @@ class RunLife(Message):
     patience_seconds: int = 0
     time_limit_seconds: int | None = None
     failure_rule: str = "RestartJob"
+    alone: bool = False
     budget_size: int | None = 10
     charged: int = 0
     earned_seconds: float = 0.0

@@ -51,7 +51,8 @@ def outcome(life: RunLife, end: Situation) -> Outcome:
     if end.failure:
         return _failed(life, end.cause or "exited", end.failure, end.failure_machine, budget)
     if cause == "barrier_timeout":
-        return _failed(life, cause, words.barrier_timed_out(end.missing), None, budget)
+        late = words.never_ready(end.missing) if life.alone else words.barrier_timed_out(end.missing)
+        return _failed(life, cause, late, None, budget)
     if cause == "cancelled":
         return _cancelled(who, budget)
     if cause == "time_limit":
@@ -91,11 +92,13 @@ def _failed(life: RunLife, cause: str, failure: str, machine: str | None, budget
     if life.failure_rule == "Fail":
         return Outcome(cause, failure, "Failed", words.failed_for_good(failure), budget, charged=True)
     if budget.spent:
-        return Outcome(cause, failure, "Failed", words.budget_spent(failure, budget), budget, charged=True)
+        spent = words.worker_budget_spent if life.alone else words.budget_spent
+        return Outcome(cause, failure, "Failed", spent(failure, budget), budget, charged=True)
     budget = budget.charge()
     pause = budget.backoff_seconds
+    again = words.worker_restart if life.alone else words.gang_restart
     # A lost machine's words carry no delay; see the words users read.
-    reason = words.gang_restart(failure) if cause == "machine_lost" else words.gang_restart(failure, pause, budget)
+    reason = again(failure) if cause == "machine_lost" else again(failure, pause, budget)
     return Outcome(
         cause,
         failure,
@@ -105,7 +108,7 @@ def _failed(life: RunLife, cause: str, failure: str, machine: str | None, budget
         charged=True,
         phase="backoff",
         pause_seconds=pause,
-        headline=words.gang_restart(failure),
+        headline=again(failure),
         avoid=machine,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, and_, cast, func, or_, select
 
 from astraeus.ledger.core import Tx
-from astraeus.ledger.runs import has_label
+from astraeus.ledger.runs import SEEN, has_label
 from astraeus.ledger.tables import claim, event, run
 from astraeus.model import words
 
@@ -62,7 +62,7 @@ async def workspace_events(
     tx: Tx, workspace_id: str, search: str, before: int | None, limit: int
 ) -> list[Mapping[Any, Any]]:
     """The workspace's newest events that hold every word of `search`, older than the id `before`, newest first."""
-    columns = event.c["id", "at", "kind", "run_uid", "run_name", "attempt", "actor", "message"]
+    columns = event.c["id", "at", "kind", "run_uid", "run_name", "worker", "attempt", "actor", "message"]
     query = select(*columns).where(event.c.workspace == workspace_id)
     if before is not None:
         query = query.where(event.c.id < before)
@@ -75,13 +75,13 @@ async def workspace_events(
 
 async def latest_events(tx: Tx, uid: str, limit: int) -> list[dict[str, Any]]:
     """A run's newest events, newest first."""
-    query = select(*event.c["id", "at", "kind", "attempt", "actor", "message"]).where(event.c.run_uid == uid)
+    query = select(*event.c["id", "at", "kind", "worker", "attempt", "actor", "message"]).where(event.c.run_uid == uid)
     found = await tx.conn.execute(query.order_by(event.c.id.desc()).limit(limit))
     return [dict(row) for row in found.mappings()]
 
 
 def _visible(workspace_id: str) -> list[ColumnElement[bool]]:
-    return [run.c.workspace == workspace_id, run.c.hidden_at.is_(None)]
+    return [run.c.workspace == workspace_id, *SEEN]
 
 
 def _conditions(workspace_id: str, wanted: Wanted, dialect: str) -> list[ColumnElement[bool]]:

@@ -11,11 +11,9 @@ TASK = "/spec/task_template"
 
 
 async def check(tx: Tx, workspace_id: str, spec: RunSpec) -> None:
-    """Raises `BadSpec` with every name that the workspace does not have, and with what cannot be run yet."""
+    """Raises `BadSpec` with every name that the workspace does not have."""
     task = spec.task_template
     faults: list[Fault] = []
-    if spec.start == "Independent":
-        faults.append(Fault("/spec/start", "is Independent, which this version cannot run yet; use Gang"))
     if task.drives:
         drives = [drive.name for drive in await library.list_drives(tx, workspace_id)]
         faults += _unknown("drive", [(f"{TASK}/drives/{i}/name", d.name) for i, d in enumerate(task.drives)], drives)

@@ -1,5 +1,6 @@
 """Why a run is where it is, and what would happen to a specification now."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import ceil
 from typing import Any
@@ -11,6 +12,7 @@ from api.services.checks import check
 from api.services.runs import known_cluster, row_named
 from astraeus.ledger import views
 from astraeus.model.faults import parse_submission
+from astraeus.model.independent import counted, one_worker, worker_uid
 from astraeus.model.network import NetworkPlace
 from astraeus.model.run import RunState, RunView
 from astraeus.placement import explain as planner
@@ -68,13 +70,20 @@ async def plan(scope: Scope, raw: Any, cluster: str | None) -> PlanView:
         await check(tx, scope.workspace.id, spec)
         outlook = scope.state.outlooks.of(cluster)
         snapshot = await outlook.snapshot(tx)
-    task = spec.task_template
-    asked, ask = planner.asking(snapshot, task.requested_resources, spec.priority, tx.now, task.time_limit_seconds)
-    answer = planner.answer(await outlook.plan(asked, tx.now), ask.claim)
-    if isinstance(answer, Grant):
-        return _granted(cluster, answer)
-    assert answer is not None
-    return _waits(cluster, answer, await outlook.expected_of(ask.claim, asked, tx.now), tx.now)
+    task, now = spec.task_template, tx.now
+    wanted, limit = task.requested_resources, task.time_limit_seconds
+    size = wanted.machines if spec.start == "Independent" else None
+    one = one_worker(wanted, size) if size else wanted
+    asked, asks = planner.asking_each(snapshot, one, size or 1, spec.priority, now, limit)
+    decided = await outlook.plan(asked, now)
+    claims = {ask.claim for ask in asks}
+    placed = [grant for grant in decided.grants if grant.claim in claims]
+    waits = [wait for wait in decided.waits if wait.claim in claims]
+    if waits:
+        view = _waits(cluster, waits[0], await outlook.expected_of(waits[0].claim, asked, now), now)
+    else:
+        view = _granted(cluster, placed[0])
+    return _of_each(view, placed, waits) if size else view
 
 
 def _granted(cluster: str, grant: Grant) -> PlanView:
@@ -102,6 +111,18 @@ def _waits(cluster: str, wait: Wait, expected: Expected, now: float) -> PlanView
     )
 
 
+def _of_each(view: PlanView, placed: Sequence[Grant], waits: Sequence[Wait]) -> PlanView:
+    """Of workers that start one by one: where those go that can start now, and what the first other waits for."""
+    counts = [(len(placed), "can start now"), (len(waits), "would wait")]
+    return view.model_copy(
+        update={
+            "reason": counted(counts, waits[0].reason if waits else ""),
+            "machines": [grant.members[0].machine for grant in placed],
+            "victims": sorted({victim for wait in waits for victim in wait.victims}),
+        }
+    )
+
+
 def start_of(claim: int, expected: Expected, now: float) -> str:
     """The latest start of a claim, or that it is unknown."""
     at = expected.starts.get(claim)
@@ -116,9 +137,11 @@ async def explain(scope: Scope, name: str) -> Explanation:
     async with scope.state.ledger.reading() as tx:
         row = await row_named(tx, scope, name)
         view = (await views.run_views(tx, [row]))[0]
+        some = row.is_parent and any(worker.machine is None for worker in view.workers)
         outlook = scope.state.outlooks.of(row.cluster)
-        snapshot = await outlook.snapshot(tx) if row.state == "Pending" else None
-    ask = next((ask for ask in snapshot.asks if ask.run_uid == row.uid), None) if snapshot else None
+        snapshot = await outlook.snapshot(tx) if not row.final and (row.state == "Pending" or some) else None
+    uids = {row.uid} | {worker_uid(row.uid, rank) for rank in range(row.size or 0)}
+    ask = next((ask for ask in snapshot.asks if ask.run_uid in uids), None) if snapshot else None
     found = _explanation(view)
     if snapshot is None or ask is None:
         return found
@@ -126,7 +149,7 @@ async def explain(scope: Scope, name: str) -> Explanation:
     if wait is None:
         return found
     told = {
-        "waits_because": wait.reason if wait.reason != view.reason else None,
+        "waits_because": wait.reason if wait.reason not in view.reason else None,
         "blockers": list(wait.blockers),
         "victims": list(wait.victims),
         "position": wait.position or None,

@@ -8,11 +8,12 @@ from api.auth import Scope
 from api.relay import Relay, Relays
 from api.services.runs import row_named
 from api.state import AppState
-from astraeus.ledger import logs, machines, views
+from astraeus.ledger import logs, machines, runs, views
 from astraeus.ledger.core import Tx
 from astraeus.ledger.runs import RunRow
 from astraeus.model.agent import LOST_AFTER_SECONDS, LogRequest
 from astraeus.model.errors import Away, NotFound
+from astraeus.model.independent import worker_uid
 from astraeus.model.names import split_worker_name
 
 ANSWER_SECONDS = 10.0
@@ -46,8 +47,8 @@ async def open_log(scope: Scope, name: str, worker: str, query: LogQuery) -> Ope
     state = scope.state
     id = uuid.uuid4().hex
     async with state.ledger.transaction() as tx:
-        row = await row_named(tx, scope, name)
-        attempt, rank, machine = await _where(tx, row, worker, query.attempt)
+        row, rank = await _lives(tx, await row_named(tx, scope, name), worker)
+        attempt, machine = await _where(tx, row, rank, query.attempt)
         await _check_machine(tx, row.cluster, machine)
         relay = state.relays.open(id, row.cluster)
         request = LogRequest(
@@ -78,17 +79,27 @@ async def forget(state: AppState, id: str) -> None:
         await logs.forget(tx, id)
 
 
-async def _where(tx: Tx, row: RunRow, worker: str, attempt: int | None) -> tuple[int, int, str]:
+async def _lives(tx: Tx, row: RunRow, worker: str) -> tuple[RunRow, int]:
+    """The run that a worker's attempts are of, its own where workers start one by one, and its rank."""
     parts = split_worker_name(worker)
     if parts is None or parts[0] not in (row.name, row.uid) or parts[1] >= 10**6:
         raise NotFound(f"{row.name} has no worker {worker!r}; its workers are {row.name}-0, {row.name}-1 and so on.")
+    if not row.is_parent:
+        return row, parts[1]
+    own = await runs.by_uid(tx, worker_uid(row.uid, parts[1]))
+    if own is None:
+        raise NotFound(f"{row.name} has no worker {parts[1]}; it has {row.size}.")
+    return own, parts[1]
+
+
+async def _where(tx: Tx, row: RunRow, rank: int, attempt: int | None) -> tuple[int, str]:
     attempt = row.attempt if attempt is None else attempt
     for view in await views.worker_views(tx, row.uid, attempt):
-        if view.rank == parts[1]:
-            return attempt, view.rank, view.machine
+        if view.rank == rank and view.machine is not None:
+            return attempt, view.machine
     if row.attempt == 0:
-        raise NotFound(f"{row.name} has not been placed yet; it has no logs.")
-    raise NotFound(f"{row.name} has no worker {parts[1]} in attempt {attempt}.")
+        raise NotFound(f"{row.worker or row.name} has not been placed yet; it has no logs.")
+    raise NotFound(f"{row.name} has no worker {rank} in attempt {attempt}.")
 
 
 async def _check_machine(tx: Tx, cluster: str, machine: str) -> None:

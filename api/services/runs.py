@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from api.auth import Scope
 from api.services.checks import check
 from api.services.pages import cursor_of_ours
-from astraeus.ledger import runs, tenancy, views
+from astraeus.ledger import orders, runs, tenancy, views
 from astraeus.ledger.core import Tx
 from astraeus.ledger.runs import RunRow
 from astraeus.model.errors import NotFound
@@ -55,8 +55,8 @@ async def submit(scope: Scope, raw: Any, key: str | None = None, cluster: str | 
         await check(tx, workspace.id, submission.spec)
         row, created = await runs.submit(tx, workspace, cluster, submission, raw, scope.caller.name, key)
         view = await _view(tx, row)
-    if not row.workflow_started:
-        await state.start_workflow(row, workspace)
+        unstarted = await runs.without_workflow(tx, uid=row.uid)
+    await state.start_workflows(unstarted, workspace)
     return view, created
 
 
@@ -113,7 +113,7 @@ async def order(scope: Scope, name: str, kind: str, why: str | None = None) -> R
     """Give a run an order. Raises `Conflict` when it is final."""
     async with scope.state.ledger.transaction() as tx:
         row = await row_named(tx, scope, name)
-        await runs.order(tx, row, kind, scope.caller.name, why)
+        await orders.order(tx, row, kind, scope.caller.name, why)
         view = await _view(tx, await _again(tx, row))
     await scope.state.deliver(tx)
     return view
@@ -123,7 +123,7 @@ async def delete(scope: Scope, name: str) -> RunView | None:
     """Stop a run, then hide it. None: it was final and is hidden now."""
     async with scope.state.ledger.transaction() as tx:
         row = await row_named(tx, scope, name)
-        await runs.order(tx, row, "delete", scope.caller.name)
+        await orders.order(tx, row, "delete", scope.caller.name)
         view = None if row.final else await _view(tx, await _again(tx, row))
     await scope.state.deliver(tx)
     return view

@@ -50,7 +50,9 @@ class Follower:
         if self._attempt is None and parts:
             # Named, so that a connection made again goes on with the same attempt of the same run.
             run = self._calls.run(parts[0])
-            self._attempt, self._worker = int(run["attempt"]) or None, worker_name(run["metadata"]["uid"], parts[1])
+            own = [worker["attempt"] for worker in run["workers"] if worker["rank"] == parts[1]]
+            self._attempt = int(own[0] if own else run["attempt"]) or None
+            self._worker = worker_name(run["metadata"]["uid"], parts[1])
         patiently(self._once)
 
     def _once(self) -> None:

@@ -91,7 +91,10 @@ def get(run: Run, as_json: Json = False) -> None:
     output.facts(_facts(found))
     if found.get("workers"):
         typer.echo()
-        output.table(("WORKER", "STATE", "MACHINE", "GPUS", "LEAF", "ENDED"), map(_worker_row, found["workers"]))
+        if any(worker.get("reason") for worker in found["workers"]):
+            output.table(("WORKER", "STATE", "ATTEMPT", "MACHINE", "GPUS", "REASON"), map(_alone_row, found["workers"]))
+        else:
+            output.table(("WORKER", "STATE", "MACHINE", "GPUS", "LEAF", "ENDED"), map(_worker_row, found["workers"]))
 
 
 def _facts(run: dict[str, Any]) -> Iterator[tuple[str, object]]:
@@ -127,6 +130,12 @@ def _worker_row(worker: dict[str, Any]) -> tuple[object, ...]:
     return worker["name"], worker["state"], worker["machine"], gpus, worker.get("leaf") or "-", ended
 
 
+def _alone_row(worker: dict[str, Any]) -> tuple[object, ...]:
+    gpus = output.numbers(worker.get("gpus") or []) or "-"
+    place = worker.get("machine") or "-"
+    return worker["name"], worker["state"], worker["attempt"], place, gpus, worker.get("reason")
+
+
 def explain(run: Run, as_json: Json = False) -> None:
     """Say why a run is where it is, and what would change it."""
     with api() as calls:
@@ -141,7 +150,11 @@ def attempts(run: Run, as_json: Json = False) -> None:
     """List a run's attempts: how each ended, and whether it was charged."""
     columns = ("ATTEMPT", "NETWORK", "PLACED", "ENDED", "CAUSE", "CHARGED", "DETAIL")
     with api() as calls:
-        output.listing(calls.attempts(run), columns, _attempt_row, as_json)
+        found = list(calls.attempts(run))
+    if any(one.get("worker") for one in found):
+        output.listing(found, ("WORKER", *columns), lambda one: (one.get("worker"), *_attempt_row(one)), as_json)
+    else:
+        output.listing(found, columns, _attempt_row, as_json)
 
 
 def _attempt_row(attempt: dict[str, Any]) -> tuple[object, ...]:
@@ -194,7 +207,12 @@ def _show_event(event: dict[str, Any], as_json: bool) -> None:
 
 
 def _event_row(event: dict[str, Any]) -> tuple[object, ...]:
-    return output.clock(event.get("at")), event.get("run") or "-", event.get("actor") or "-", event.get("message")
+    return (
+        output.clock(event.get("at")),
+        event.get("worker") or event.get("run") or "-",
+        event.get("actor") or "-",
+        event.get("message"),
+    )
 
 
 def cancel(run: Run, why: Why = None, as_json: Json = False) -> None:

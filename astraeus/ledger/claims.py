@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 
-from astraeus.ledger import events, runs
+from astraeus.ledger import events, independent, runs
 from astraeus.ledger.core import Tx
 from astraeus.ledger.rooms import give_back
 from astraeus.ledger.tables import claim, reservation, run, worker
@@ -123,8 +123,10 @@ async def release(
     """End an attempt: give its room back, once, and say what its run is next. Answers whether this call did it.
 
     The members must be gone: rows of members not known to be are closed here, and agents then kill what is left.
-    A claim that was still waiting is withdrawn.
+    A claim that was still waiting is withdrawn. What fails a worker of a run that starts `Independent` is told to the
+    others, where that concerns them.
     """
+    kin = await independent.lock_kin(tx, ref.run_uid) if charged or state == "Failed" else None
     ended = (
         update(claim)
         .where(_is(ref), claim.c.state != "Released")
@@ -144,6 +146,8 @@ async def release(
     owner = await runs.by_uid(tx, ref.run_uid)
     assert owner is not None, "a claim's run is never deleted"
     await events.record(tx, owner.workspace, "attempt_ended", actor, detail, run=owner, attempt=ref.attempt)
+    if kin is not None:
+        await independent.follow(tx, kin, ref.run_uid, state, detail)
     tx.announce("run", f"{owner.workspace}/{owner.uid}")
     tx.announce("cluster", row.cluster)
     return True

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, exists, insert, select, update
 
 from astraeus.ledger import commit_sql as sql
-from astraeus.ledger import outbox
+from astraeus.ledger import outbox, runs
 from astraeus.ledger.core import Tx
 from astraeus.ledger.members import stop_members
 from astraeus.ledger.outbox import Letter, workflow_id_of
@@ -16,6 +16,7 @@ from astraeus.ledger.tables import allocation, claim, event, reservation, run
 from astraeus.model import words
 from astraeus.model.errors import StaleTerm
 from astraeus.model.messages import HIGHER_PRIORITY, MessageKind
+from astraeus.model.names import worker_name
 from astraeus.placement.types import Eviction, Grant, Member, Plan, Reserved, Wait
 
 OF_RUN = frozenset({"b_run", "b_reason"})
@@ -25,7 +26,10 @@ PORT_FIRST, PORTS = 20_000, 10_000
 
 @dataclass(frozen=True)
 class _Party:
-    """A claim that a plan names, with what its messages and events need of its run."""
+    """A claim that a plan names, with what its messages and events need of its run.
+
+    `parent` and `rank` are of the one worker whose run it is, where workers start one by one.
+    """
 
     id: int
     run_uid: str
@@ -36,6 +40,8 @@ class _Party:
     workspace_id: str
     workspace: str
     placeable: bool
+    parent: str | None
+    rank: int | None
 
     def letter(self, cluster_name: str, kind: MessageKind, who: str, why: str | None = None) -> Letter:
         """A message to the run, fenced by the claim's attempt."""
@@ -46,8 +52,9 @@ class _Party:
         """An event of the run, by the scheduler."""
         return {
             "workspace": self.workspace_id,
-            "run_uid": self.run_uid,
+            "run_uid": self.parent or self.run_uid,
             "run_name": self.run_name,
+            "worker": None if self.rank is None else worker_name(self.run_name, self.rank),
             "attempt": self.attempt,
             "at": now,
             "kind": kind,
@@ -119,6 +126,8 @@ def _party(row: Mapping[Any, Any]) -> _Party:
         workspace_id=row["workspace"],
         workspace=f"{row['organisation']}/{row['workspace_name']}",
         placeable=not (row["final"] or row["held"] or row["delete_asked_at"]),
+        parent=row["parent"],
+        rank=row["rank"],
     )
 
 
@@ -133,8 +142,8 @@ async def _grant(tx: Tx, cluster_name: str, parties: Mapping[int, _Party], grant
     ports = await _ports(tx, [(grant, rooms[grant.members[0].machine].address) for grant in applied])
     applied = [grant for grant in applied if grant.claim in ports]
     if applied:
-        await _allocate(tx, cluster_name, applied)
-        await _mark_granted(tx, applied, ports)
+        await _allocate(tx, cluster_name, [(parties[grant.claim], grant) for grant in applied])
+        await _mark_granted(tx, [(parties[grant.claim], grant) for grant in applied], ports)
         await _tell(tx, cluster_name, [(parties[grant.claim], grant) for grant in applied])
     return applied
 
@@ -192,20 +201,20 @@ async def _ports(tx: Tx, leaders: Sequence[tuple[Grant, str]]) -> dict[int, tupl
     return chosen
 
 
-async def _allocate(tx: Tx, cluster_name: str, grants: Sequence[Grant]) -> None:
+async def _allocate(tx: Tx, cluster_name: str, placed: Sequence[tuple[_Party, Grant]]) -> None:
     """Write the allocations, then move them onto the machines by compare-and-set."""
-    rows = [_allocation(cluster_name, grant.claim, member) for grant in grants for member in grant.members]
+    rows = [_allocation(cluster_name, party, member) for party, grant in placed for member in grant.members]
     await tx.conn.execute(insert(allocation), rows)
-    claims = sorted(grant.claim for grant in grants)
+    claims = sorted(party.id for party, _ in placed)
     taken = await tx.conn.scalars(sql.TAKE, {"b_cluster": cluster_name, "b_claims": claims})
     if set(taken) != {row["machine"] for row in rows}:
         raise StaleTerm(f"Machines of {cluster_name} changed under the plan; plan again")
 
 
-def _allocation(cluster_name: str, claim_id: int, member: Member) -> dict[str, Any]:
+def _allocation(cluster_name: str, party: _Party, member: Member) -> dict[str, Any]:
     return {
-        "claim": claim_id,
-        "rank": member.rank,
+        "claim": party.id,
+        "rank": member.rank if party.rank is None else party.rank,
         "cluster": cluster_name,
         "machine": member.machine,
         "gpu_mask": member.gpu_mask,
@@ -216,15 +225,16 @@ def _allocation(cluster_name: str, claim_id: int, member: Member) -> dict[str, A
     }
 
 
-async def _mark_granted(tx: Tx, grants: Sequence[Grant], ports: Mapping[int, tuple[str, int]]) -> None:
-    rows = [_granted(grant, ports[grant.claim], tx.now) for grant in grants]
+async def _mark_granted(tx: Tx, placed: Sequence[tuple[_Party, Grant]], ports: Mapping[int, tuple[str, int]]) -> None:
+    rows = [_granted(party, grant, ports[grant.claim], tx.now) for party, grant in placed]
     await tx.conn.execute(
         sql.GRANT, [{key: row[key] for key in row if key not in ("b_run", "b_reason")} for row in rows]
     )
     await tx.conn.execute(sql.SHOW, [{key: row[key] for key in ("b_run", "b_reason", "b_network")} for row in rows])
 
 
-def _granted(grant: Grant, leader: tuple[str, int], now: float) -> dict[str, Any]:
+def _granted(party: _Party, grant: Grant, leader: tuple[str, int], now: float) -> dict[str, Any]:
+    together, alone = words.starting(0, len(grant.members)), words.placed_alone(grant.members[0].machine)
     return {
         "b_now": now,
         "b_claim": grant.claim,
@@ -235,7 +245,7 @@ def _granted(grant: Grant, leader: tuple[str, int], now: float) -> dict[str, Any
         "b_network": grant.place.model_dump(mode="json"),
         "b_host": leader[0],
         "b_port": leader[1],
-        "b_reason": words.starting(0, len(grant.members)),
+        "b_reason": together if party.parent is None else alone,
     }
 
 
@@ -246,6 +256,8 @@ async def _tell(tx: Tx, cluster_name: str, placed: Sequence[tuple[_Party, Grant]
     await tx.conn.execute(insert(event), rows)
     for party, _ in placed:
         _announce(tx, party)
+        if party.parent is not None:
+            tx.derived[party.parent] = runs.derive
     for name in sorted({member.machine for _, grant in placed for member in grant.members}):
         tx.announce("machine", f"{cluster_name}/{name}")
 
@@ -327,7 +339,8 @@ async def _explain(tx: Tx, cluster_name: str, waits: Sequence[Wait], granted: se
     if not reasons:
         return
     query = (
-        select(claim.c.id, claim.c.waiting_reason, claim.c.headline, run.c.uid, run.c.workspace, run.c.reason)
+        select(claim.c.id, claim.c.waiting_reason, claim.c.headline)
+        .add_columns(run.c.uid, run.c.workspace, run.c.reason, run.c.parent)
         .join(run, run.c.uid == claim.c.run_uid)
         .where(claim.c.cluster == cluster_name, claim.c.state == "Waiting", run.c.state == "Pending")
     )
@@ -351,3 +364,5 @@ async def _explain(tx: Tx, cluster_name: str, waits: Sequence[Wait], granted: se
         )
     for row, _ in shown:
         tx.announce("run", f"{row.workspace}/{row.uid}")
+        if row.parent is not None:
+            tx.derived[row.parent] = runs.derive

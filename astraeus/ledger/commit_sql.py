@@ -16,7 +16,7 @@ TERM = select(cluster.c.pass_term).where(cluster.c.name == CLUSTER).with_for_upd
 
 PARTIES = (
     select(claim, run.c.name, run.c.workspace, run.c.final, run.c.held, run.c.delete_asked_at)
-    .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
+    .add_columns(run.c.parent, run.c.rank, workspace.c.organisation, workspace.c.name.label("workspace_name"))
     .join(run, run.c.uid == claim.c.run_uid)
     .join(workspace, workspace.c.id == run.c.workspace)
     .where(claim.c.id.in_(CLAIMS), claim.c.cluster == CLUSTER)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,7 +37,8 @@ class Tx:
     """One open transaction: its connection, its time, and the changes it will announce.
 
     `now` is the database's clock at the start of the transaction, in seconds since the epoch. `outbox` are the ids of
-    the outbox rows added in it, for whoever committed them to deliver at once.
+    the outbox rows added in it, for whoever committed them to deliver at once. `derived` is what is put together, once
+    each, from all that the transaction wrote, when it has locked whatever else it needs.
     """
 
     conn: AsyncConnection
@@ -45,6 +46,7 @@ class Tx:
     dialect: str
     changes: dict[tuple[str, str], None] = field(default_factory=dict)
     outbox: list[int] = field(default_factory=list)
+    derived: dict[str, Callable[["Tx", str], Awaitable[None]]] = field(default_factory=dict)
 
     def announce(self, kind: str, key: str) -> None:
         """Append `(kind, key)` to the change feed when the transaction commits."""
@@ -82,6 +84,8 @@ class Ledger:
         turn = self._writing if self.dialect == "sqlite" else nullcontext()
         async with turn, self._opened(self.engine, "BEGIN IMMEDIATE") as tx:
             yield tx
+            for key in sorted(tx.derived):
+                await tx.derived[key](tx, key)
             await _append(tx)
             await tx.conn.commit()
 

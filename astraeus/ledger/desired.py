@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, func, select
 
 from astraeus.ledger import tenancy
 from astraeus.ledger.cipher import Cipher
@@ -36,7 +36,8 @@ async def _rows(tx: Tx, cluster: str, machines: Collection[str]) -> Sequence[Any
     query = (
         select(
             *(worker.c[name] for name in ("run_uid", "attempt", "rank", "machine", "desired", "grace_seconds")),
-            *(claim.c[name] for name in ("size", "network", "master_host", "master_port")),
+            *(claim.c[name] for name in ("network", "master_host", "master_port")),
+            func.coalesce(run.c.size, claim.c.size).label("size"),
             allocation.c.gpu_mask,
             allocation.c.hcas,
             run.c.name.label("run_name"),
@@ -115,11 +116,12 @@ async def launch(tx: Tx, cipher: Cipher, ref: AttemptRef) -> Launch:
 
 
 async def _attempt(tx: Tx, ref: AttemptRef) -> Mapping[str, Any]:
+    specified, first = run.alias("specified"), func.coalesce(run.c.rank, 0)
     query = (
         select(
             claim.c.state,
             run.c.name,
-            run.c.spec,
+            func.coalesce(specified.c.spec, run.c.spec).label("spec"),
             run.c.workspace,
             workspace.c.organisation,
             workspace.c.name.label("workspace_name"),
@@ -127,7 +129,8 @@ async def _attempt(tx: Tx, ref: AttemptRef) -> Mapping[str, Any]:
         )
         .join(run, run.c.uid == claim.c.run_uid)
         .join(workspace, workspace.c.id == run.c.workspace)
-        .outerjoin(allocation, and_(allocation.c.claim == claim.c.id, allocation.c.rank == 0))
+        .outerjoin(specified, specified.c.uid == run.c.parent)
+        .outerjoin(allocation, and_(allocation.c.claim == claim.c.id, allocation.c.rank == first))
         .where(claim.c.run_uid == ref.run_uid, claim.c.attempt == ref.attempt)
     )
     row = (await tx.conn.execute(query)).mappings().one_or_none()

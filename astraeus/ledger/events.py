@@ -14,13 +14,18 @@ class Subject(Protocol):
     """The run an event is about."""
 
     @property
-    def uid(self) -> str:
-        """Its identity."""
+    def shown_uid(self) -> str:
+        """The identity of the run that users see."""
         ...
 
     @property
     def name(self) -> str:
         """Its name, kept with the event since names are reused."""
+        ...
+
+    @property
+    def worker(self) -> str | None:
+        """The one worker it is about, of a run whose workers start one by one."""
         ...
 
 
@@ -38,8 +43,9 @@ async def record(
         event.insert().inline(),
         {
             "workspace": workspace_id,
-            "run_uid": run.uid if run else None,
+            "run_uid": run.shown_uid if run else None,
             "run_name": run.name if run else None,
+            "worker": run.worker if run else None,
             "attempt": attempt,
             "at": tx.now,
             "kind": kind,
@@ -68,6 +74,7 @@ async def list_events(
             kind=row.kind,
             run=row.run_name,
             run_uid=row.run_uid,
+            worker=row.worker,
             attempt=row.attempt,
             actor=row.actor,
             message=row.message,

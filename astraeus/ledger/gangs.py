@@ -184,7 +184,7 @@ async def _placed(tx: Tx, cluster: str, machines: Collection[str], gangs: Mappin
 async def situation(tx: Tx, ref: AttemptRef) -> Situation:
     """Where an attempt stands. One without a claim holds nothing and has no live member."""
     query = (
-        select(claim, run.c.name)
+        select(claim, run.c.name, run.c.rank)
         .join(run, run.c.uid == claim.c.run_uid)
         .where(claim.c.run_uid == ref.run_uid, claim.c.attempt == ref.attempt)
     )
@@ -208,7 +208,7 @@ async def situation(tx: Tx, ref: AttemptRef) -> Situation:
         failure_machine=failed_on.get(row["failure_rank"]),
         succeeded=row["succeeded_at"] is not None,
         gone=all(member.gone for member in members),
-        missing=[worker_name(row["name"], rank) for rank in range(row["size"] or 0) if rank not in came],
+        missing=[worker_name(row["name"], rank) for rank in _ranks(row) if rank not in came],
         lingering=[worker_name(row["name"], m.rank) for m in members if m.desired == "stop" and not m.gone],
         grace_seconds=max((member.grace_seconds for member in members), default=float(DEFAULT_GRACE_SECONDS)),
         intent=row["intent"],
@@ -216,6 +216,12 @@ async def situation(tx: Tx, ref: AttemptRef) -> Situation:
         intent_why=row["intent_why"],
         released=row["state"] == "Released",
     )
+
+
+def _ranks(row: Mapping[Any, Any]) -> range:
+    """The members' ranks: those of a gang, or that of the one worker whose run it is."""
+    first = row["rank"] or 0
+    return range(first, first + (row["size"] or 0))
 
 
 def _decided_at(row: Mapping[Any, Any]) -> float | None:

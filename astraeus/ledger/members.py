@@ -240,3 +240,20 @@ async def _tell_gone(tx: Tx, gangs: Iterable[Gang]) -> None:
 def _letter(gang: Gang, kind: MessageKind, who: str | None, why: str | None) -> Letter:
     workflow = workflow_id_of(gang.workspace_path, gang.run_name, gang.run_uid)
     return Letter(gang.cluster, gang.run_uid, workflow, kind, gang.attempt, who, why)
+
+
+async def intend(tx: Tx, runs: Collection[str], intent: str, who: str, why: str | None) -> dict[str, int]:
+    """Record why the members of these runs stop and want them stopped; answers the attempts that this ends, by run.
+
+    An attempt that is not granted, or whose end is decided already, is none of them.
+    """
+    undecided = claim.c.intent.is_(None) & claim.c.failure.is_(None) & claim.c.succeeded_at.is_(None)
+    ending = (
+        update(claim)
+        .where(claim.c.run_uid.in_(runs), claim.c.state == "Granted", undecided)
+        .values(intent=intent, intent_at=tx.now, intent_by=who, intent_why=why)
+        .returning(claim.c.run_uid, claim.c.attempt)
+    )
+    ended = {row.run_uid: row.attempt for row in await tx.conn.execute(ending)}
+    await stop_members(tx, list(ended.items()))
+    return ended

@@ -142,5 +142,6 @@ async def _write(tx: Tx, row: Any, place: NetworkPlace, before: Estimate, faults
 class _Run:
     """The run an event is about."""
 
-    uid: str
+    shown_uid: str
     name: str
+    worker: str | None = None

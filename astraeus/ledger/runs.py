@@ -1,7 +1,7 @@
-"""Runs: submitting, finding, listing, their state, and orders to them.
+"""Runs: submitting, finding, listing, and their state.
 
 Whoever locks several rows locks claims before runs before workers before machines, each in the order of their
-keys, so that no two transactions wait for one another.
+keys, so that no two transactions wait for one another. What is derived from other runs is locked after all of these.
 """
 
 import base64
@@ -14,43 +14,34 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, exists, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, case, exists, func, or_, select, tuple_, update
+from sqlalchemy import insert as sql_insert
 from sqlalchemy.dialects import postgresql, sqlite
 
-from astraeus.ledger import events, outbox, tenancy
+from astraeus.ledger import events, independent
 from astraeus.ledger.core import Tx
-from astraeus.ledger.members import stop_members
 from astraeus.ledger.outbox import workflow_id as workflow_id
-from astraeus.ledger.tables import claim, run
+from astraeus.ledger.tables import run
 from astraeus.ledger.tenancy import Workspace
-from astraeus.model.errors import Conflict, Invalid, NotFound
-from astraeus.model.messages import MessageKind
-from astraeus.model.names import canonical
+from astraeus.model.errors import Conflict, Invalid
+from astraeus.model.independent import standing
+from astraeus.model.names import canonical, worker_name
 from astraeus.model.run import FINAL
 from astraeus.model.spec import UNLIMITED, Submission
 
 SUBMITTED = "Waiting for the scheduler"
 
-INTENT_OF: dict[str, str] = {
-    "cancel": "cancelled",
-    "delete": "cancelled",
-    "preempt": "preempted",
-    "restart": "restarted",
-}
-SAID: dict[MessageKind, str] = {
-    "cancel": "Cancel asked for",
-    "delete": "Delete asked for",
-    "preempt": "Preempt asked for",
-    "hold": "Hold asked for",
-    "release": "Release asked for",
-    "restart": "Restart asked for",
-}
-"""What the event of each order says."""
+SEEN = (run.c.hidden_at.is_(None), run.c.parent.is_(None))
+"""The runs that users see."""
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run as the ledger keeps it. Times are seconds since the epoch; `budget` None is unlimited."""
+    """A run as the ledger keeps it. Times are seconds since the epoch; `budget` None is unlimited.
+
+    `size` is the number of workers of a run that starts `Independent`; each of these has a run of its own with the uid
+    of that one as `parent` and the worker's `rank`, which users do not see as a run.
+    """
 
     uid: str
     workspace: str
@@ -77,6 +68,24 @@ class RunRow:
     delete_asked_at: float | None
     hidden_at: float | None
     workflow_started: bool
+    parent: str | None
+    rank: int | None
+    size: int | None
+
+    @property
+    def shown_uid(self) -> str:
+        """The run that users see."""
+        return self.parent or self.uid
+
+    @property
+    def worker(self) -> str | None:
+        """The name of the worker that this is the run of, None for a run that users see."""
+        return None if self.rank is None else worker_name(self.name, self.rank)
+
+    @property
+    def is_parent(self) -> bool:
+        """Whether its workers have runs of their own."""
+        return self.size is not None and self.parent is None
 
     @classmethod
     def of(cls, row: Mapping[Any, Any]) -> "RunRow":
@@ -106,6 +115,11 @@ async def submit(
     if added is None:
         return await _earlier(tx, values), False
     row = RunRow.of(added)
+    if row.is_parent:
+        workers = independent.worker_rows(values, submission.spec, SUBMITTED)
+        await tx.conn.execute(sql_insert(run), workers)
+        for worker in workers:
+            tx.announce("run", f"{workspace.id}/{worker['uid']}")
     await events.record(tx, workspace.id, "submitted", actor, f"Submitted to {cluster}", run=row)
     tx.announce("run", f"{workspace.id}/{row.uid}")
     return row, True
@@ -122,6 +136,7 @@ def _new_row(
 ) -> dict[str, Any]:
     spec = submission.spec
     budget = None if spec.restart_budget == UNLIMITED else spec.restart_budget
+    size = spec.task_template.requested_resources.machines if spec.start == "Independent" else None
     content = [cluster, submission.metadata.name, submission.metadata.labels, raw["spec"]]
     return {
         "uid": uuid.uuid4().hex,
@@ -136,9 +151,12 @@ def _new_row(
         "submitted_by": actor,
         "submitted_at": now,
         "state": "Pending",
-        "reason": SUBMITTED,
+        "reason": standing({"Pending": size}, spec.failure_rule, {"Pending": SUBMITTED})[1] if size else SUBMITTED,
         "budget": budget,
         "budget_left": budget,
+        "size": size,
+        # Its workers' workflows are all it needs.
+        "workflow_started": size is not None,
     }
 
 
@@ -162,7 +180,7 @@ async def find(tx: Tx, workspace_id: str, name: str) -> RunRow | None:
     live = ~run.c.final & run.c.delete_asked_at.is_(None)
     query = (
         select(run)
-        .where(run.c.workspace == workspace_id, run.c.name == canonical(name), run.c.hidden_at.is_(None))
+        .where(run.c.workspace == workspace_id, run.c.name == canonical(name), *SEEN)
         .order_by(case((live, 0), else_=1), run.c.submitted_at.desc(), run.c.uid.desc())
         .limit(1)
     )
@@ -191,7 +209,7 @@ async def list_runs(
     cursor: str | None = None,
 ) -> tuple[list[RunRow], str | None]:
     """A page of the workspace's runs, oldest first, and the cursor of the next page (None: this is the last)."""
-    query = select(run).where(run.c.workspace == workspace_id, run.c.hidden_at.is_(None))
+    query = select(run).where(run.c.workspace == workspace_id, *SEEN)
     if states:
         query = query.where(run.c.state.in_(states))
     if cluster is not None:
@@ -257,60 +275,28 @@ async def set_state(
         message = reason if reason.startswith(state) else f"{state}: {reason}"
         await events.record(tx, row.workspace, "state", actor, message, run=row, attempt=row.attempt)
     tx.announce("run", f"{row.workspace}/{uid}")
+    if row.parent is not None:
+        tx.derived[row.parent] = derive
     return True
 
 
-async def order(tx: Tx, row: RunRow, kind: str, actor: str, why: str | None = None) -> None:
-    """Give a person's order to a run: recorded, said, and put into the outbox for its workflow, in one go.
+async def derive(tx: Tx, uid: str) -> None:
+    """Show a run that starts `Independent` as its workers stand. Locks it, so that the last one to change has it right.
 
-    Every order may be repeated. A final run can only be deleted, which hides it; others raise Conflict. Deleting
-    a live run frees its name at once; it is hidden when it has stopped.
+    Put into `tx.derived` under the run's uid by whatever changes a worker's run.
     """
-    if kind not in SAID:
-        raise Invalid(f"{kind} is no order; orders are {', '.join(SAID)}")
-    why = why and storable(why)
-    if kind in INTENT_OF:
-        await _intend(tx, row.uid, INTENT_OF[kind], actor, why)
-    present = await locked(tx, row.uid)
-    if present is None:
-        raise NotFound(f"There is no run {row.name}")
-    if present.final and kind != "delete":
-        raise Conflict(f"{present.name} is {present.state}, which is final; submit it again to run it again")
-    await tx.conn.execute(update(run).where(run.c.uid == row.uid).values(_ordered(present, kind, tx.now)))
-    said = f"{SAID[kind]}{f': {why}' if why else ''}"
-    await events.record(tx, present.workspace, kind, actor, said, run=present, attempt=present.attempt or None)
-    tx.announce("run", f"{present.workspace}/{present.uid}")
-    if present.held and kind == "release":
-        tx.announce("cluster", present.cluster)
-    workspace = None if present.final else await tenancy.get_workspace(tx, present.workspace)
-    if workspace is not None:
-        attempt = present.attempt if kind in ("preempt", "restart") and present.attempt else None
-        await outbox.add(tx, present, workspace, kind, attempt, actor, why)
+    if await locked(tx, uid) is not None:
+        await set_state(tx, uid, *await independent.derive(tx, uid))
 
 
-async def _intend(tx: Tx, uid: str, intent: str, actor: str, why: str | None) -> None:
-    """Record why members stop and want them stopped, unless the attempt's end is decided already."""
-    undecided = claim.c.intent.is_(None) & claim.c.failure.is_(None) & claim.c.succeeded_at.is_(None)
-    intended = await tx.conn.scalars(
-        update(claim)
-        .where(claim.c.run_uid == uid, claim.c.state == "Granted", undecided)
-        .values(intent=intent, intent_at=tx.now, intent_by=actor, intent_why=why)
-        .returning(claim.c.attempt)
-    )
-    await stop_members(tx, [(uid, attempt) for attempt in intended])
+async def without_workflow(tx: Tx, limit: int = 1100, uid: str | None = None) -> list[RunRow]:
+    """Accepted runs whose workflow is not known to have been started, oldest first; of this run alone, where given.
 
-
-def _ordered(row: RunRow, kind: str, now: float) -> dict[str, Any]:
-    """What an order changes on the run itself; the rest is up to its workflow."""
-    if kind == "delete":
-        hidden = row.hidden_at or (now if row.final else None)
-        return {"delete_asked_at": row.delete_asked_at or now, "hidden_at": hidden}
-    return {"held": kind == "hold" or (row.held and kind != "release")}
-
-
-async def without_workflow(tx: Tx, limit: int = 100) -> list[RunRow]:
-    """Accepted runs whose workflow is not known to have been started, oldest first."""
+    A run whose workers start one by one has no workflow; its workers' runs have.
+    """
     query = select(run).where(~run.c.workflow_started).order_by(run.c.submitted_at, run.c.uid).limit(limit)
+    if uid is not None:
+        query = query.where(or_(run.c.uid == uid, run.c.parent == uid))
     return [RunRow.of(row) for row in (await tx.conn.execute(query)).mappings()]
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, Text, bindparam, cast, select
+from sqlalchemy import BindParameter, Select, Text, bindparam, cast, func, select
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.places import OF_MACHINE, PLACE, labels_at, placed_as, ports_at
@@ -25,6 +25,7 @@ from astraeus.ledger.tables import (
     workspace,
 )
 from astraeus.model.errors import NotFound
+from astraeus.model.independent import one_worker
 from astraeus.model.machine import MachineFacts, Nic
 from astraeus.model.spec import Resources
 from astraeus.placement.types import Ask, Holding, Machine, Reserved, Snapshot
@@ -32,6 +33,8 @@ from astraeus.placement.types import Ask, Holding, Machine, Reserved, Snapshot
 REMEMBERED = 20_000
 SPECS_PER_QUERY = 5_000
 CLUSTER: BindParameter[str] = bindparam("cluster")
+SPECIFIED = func.coalesce(run.c.parent, run.c.uid).label("specified")
+"""The run whose specification counts: workers that start one by one share theirs, and so its parts in the planner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def _waiting() -> Select[Any]:
     c = claim.c
     return (
         select(c.id, c.run_uid, c.attempt, c.patience_until, c.avoid, run.c.name, run.c.priority, run.c.submitted_at)
-        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
+        .add_columns(SPECIFIED, workspace.c.organisation, workspace.c.name.label("workspace_name"))
         .join(run, run.c.uid == c.run_uid)
         .join(workspace, workspace.c.id == run.c.workspace)
         .where(c.cluster == CLUSTER, c.state == "Waiting", ~run.c.held, ~run.c.final)
@@ -77,7 +80,7 @@ def _held() -> Select[Any]:
     return (
         select(c.id, c.run_uid, c.attempt, c.granted_at, c.gates_opened_at, c.intent, c.failure, c.succeeded_at)
         .add_columns(a.machine, a.gpu_mask, a.cpu_cores, a.memory_bytes, run.c.name, run.c.priority)
-        .add_columns(workspace.c.organisation, workspace.c.name.label("workspace_name"))
+        .add_columns(SPECIFIED, workspace.c.organisation, workspace.c.name.label("workspace_name"))
         .join(allocation, a.claim == c.id)
         .join(run, run.c.uid == c.run_uid)
         .join(workspace, workspace.c.id == run.c.workspace)
@@ -139,8 +142,8 @@ async def read_claims(
     values = {"cluster": cluster_name} | ({} if uids is None else {"uids": list(uids)})
     waiting = (await tx.conn.execute(WAITING if uids is None else WAITING_OF, values)).all()
     held = (await tx.conn.execute(HELD if uids is None else HELD_OF, values)).all()
-    wishes = await _wishes_of(tx, {row.run_uid for row in waiting} | {row.run_uid for row in held})
-    return [_ask(row, wishes[row.run_uid]) for row in waiting], [_holding(row, wishes[row.run_uid]) for row in held]
+    wishes = await _wishes_of(tx, {row.specified for row in waiting} | {row.specified for row in held})
+    return [_ask(row, wishes[row.specified]) for row in waiting], [_holding(row, wishes[row.specified]) for row in held]
 
 
 async def read_reserved(tx: Tx, cluster_name: str) -> tuple[Reserved, ...]:
@@ -246,6 +249,7 @@ async def _wishes_of(tx: Tx, uids: set[str]) -> dict[str, _Wish]:
     for i in range(0, len(unknown), SPECS_PER_QUERY):
         query = select(
             run.c.uid,
+            run.c.size,
             run.c.spec["preemptible"].label("preemptible"),
             run.c.spec["task_template", "time_limit_seconds"].label("time_limit_seconds"),
             run.c.spec["task_template", "requested_resources"].label("resources"),
@@ -261,8 +265,9 @@ async def _wishes_of(tx: Tx, uids: set[str]) -> dict[str, _Wish]:
 
 
 def _wish(row: Any) -> _Wish:
+    resources = Resources.model_validate_json(json.dumps(row.resources or {}))
     return _Wish(
-        resources=Resources.model_validate_json(json.dumps(row.resources or {})),
+        resources=one_worker(resources, row.size) if row.size else resources,
         preemptible=True if row.preemptible is None else row.preemptible,
         time_limit_seconds=row.time_limit_seconds,
     )

@@ -1,12 +1,13 @@
 """Runs, workers and attempts as the API shows them, with a constant number of queries for a page."""
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Text, and_, select, tuple_
+from sqlalchemy import ColumnElement, Text, and_, or_, select, tuple_
 from sqlalchemy import cast as as_type
 
 from astraeus.ledger.core import Tx
@@ -40,13 +41,16 @@ class _Page:
     workspaces: Mapping[str, str]
     progress: Mapping[str, tuple[int, int]]
     workers: Mapping[str, list[WorkerView]]
+    alone: Mapping[str, list[RunRow]]
+    """The runs of workers that start one by one, in rank order, by their run's uid."""
 
 
 async def run_views(tx: Tx, rows: Sequence[RunRow]) -> list[RunView]:
     """These runs as users see them, in the same order."""
     if not rows:
         return []
-    uids = [row.uid for row in rows]
+    alone = await _alone(tx, [row.uid for row in rows if row.is_parent])
+    uids = [row.uid for row in rows] + [one.uid for some in alone.values() for one in some]
     latest = and_(claim.c.run_uid.in_(uids), claim.c.attempt == run.c.attempt)
     owners = select(workspace).where(workspace.c.id.in_({row.workspace for row in rows}))
     progress = (
@@ -59,8 +63,18 @@ async def run_views(tx: Tx, rows: Sequence[RunRow]) -> list[RunView]:
         workspaces={row.id: f"{row.organisation}/{row.name}" for row in await tx.conn.execute(owners)},
         progress={row.run_uid: (row.arrived, row.size) for row in await tx.conn.execute(progress)},
         workers=await _workers(tx, latest),
+        alone=alone,
     )
     return [_run_view(row, page) for row in rows]
+
+
+async def _alone(tx: Tx, uids: Collection[str]) -> dict[str, list[RunRow]]:
+    found: dict[str, list[RunRow]] = defaultdict(list)
+    if uids:
+        query = select(run).where(run.c.parent.in_(uids)).order_by(run.c.parent, run.c.rank)
+        for row in (await tx.conn.execute(query)).mappings():
+            found[row["parent"]].append(RunRow.of(row))
+    return found
 
 
 async def worker_views(tx: Tx, uid: str, attempt: int) -> list[WorkerView]:
@@ -69,8 +83,14 @@ async def worker_views(tx: Tx, uid: str, attempt: int) -> list[WorkerView]:
 
 
 async def attempt_views(tx: Tx, uid: str) -> list[AttemptView]:
-    """Every attempt of a run, in order."""
-    claims = (await tx.conn.execute(select(claim).where(claim.c.run_uid == uid).order_by(claim.c.attempt))).all()
+    """Every attempt of a run, in order; where workers start one by one, those of all its workers."""
+    every = (
+        select(claim, run.c.name.label("run_name"), run.c.rank)
+        .join(run, run.c.uid == claim.c.run_uid)
+        .where(or_(run.c.uid == uid, run.c.parent == uid))
+        .order_by(claim.c.entered_at, run.c.rank, claim.c.attempt)
+    )
+    claims = (await tx.conn.execute(every)).all()
     query = (
         select(allocation.c.claim, allocation.c.machine)
         .where(allocation.c.claim.in_([row.id for row in claims]))
@@ -99,8 +119,8 @@ def _run_view(row: RunRow, page: _Page) -> RunView:
         reason=reason,
         network=_place(row.network),
         attempt=row.attempt,
-        restarts=_restarts(row, page.now),
-        workers=page.workers.get(row.uid, []),
+        restarts=min((_restarts(one, page.now) for one in page.alone.get(row.uid, [row])), key=_left),
+        workers=_alone_views(row, page) if row.is_parent else page.workers.get(row.uid, []),
         held=row.held,
         submitted_at=_exact(row.submitted_at),
         started_at=_time(row.started_at),
@@ -120,9 +140,30 @@ def _restarts(row: RunRow, now: float) -> Restarts:
     return Restarts(budget=row.budget, left=left, next_earned_at=_time(due) if left < row.budget else None)
 
 
+def _left(restarts: Restarts) -> float:
+    return math.inf if restarts.left is None else restarts.left
+
+
+def _alone_views(row: RunRow, page: _Page) -> list[WorkerView]:
+    """Workers that start one by one, also those without a machine, each with its own reason."""
+    views = []
+    for one in page.alone.get(row.uid, []):
+        (view,) = page.workers.get(one.uid) or [_unplaced(one)]
+        views.append(view.model_copy(update={"reason": one.reason}))
+    return views
+
+
+def _unplaced(one: RunRow) -> WorkerView:
+    name, rank = worker_name(one.name, one.rank or 0), one.rank or 0
+    return WorkerView(
+        name=name, rank=rank, attempt=one.attempt, state="Exited" if one.final else "Waiting", machine=None, gpus=[]
+    )
+
+
 def _attempt_view(row: Any, machines: Collection[str]) -> AttemptView:
     return AttemptView(
         attempt=row.attempt,
+        worker=None if row.rank is None else worker_name(row.run_name, row.rank),
         network=_place(row.network),
         machines=list(machines),
         entered_at=_exact(row.entered_at),

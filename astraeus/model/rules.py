@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from astraeus.model.errors import Fault
+from astraeus.model.independent import WORKERS_MOST
 from astraeus.model.names import RUN_NAME_MAX, canonical, name_fault
 from astraeus.model.spec import CONFIG_BYTES_MAX, ENV_MAX, LABELS_MAX
 
@@ -68,20 +69,20 @@ def _shape_rule(raw: object) -> Iterator[Fault]:
         yield Fault(
             where, f"is {count}, which does not divide by machines ({machines}); use {hint}, or change machines"
         )
-    if machines and least:
+    if machines and least and not _independent(raw):
         yield Fault(
             pointer((*GPUS, "min_per_machine")),
             "cannot be given together with machines; keep machines for an exact shape, "
             "or min_per_machine for a free one",
         )
-    if least and not machines and 0 <= count < least:
+    if least and not machines and 0 <= count < least and not _independent(raw):
         yield Fault(where, f"is {count}, less than min_per_machine ({least}); raise it or lower min_per_machine")
 
 
 def _named_rule(raw: object) -> Iterator[Fault]:
     machines = _whole(at(raw, *RESOURCES, "machines"))
     names = {canonical(name) for name in _list(at(raw, *SELECTION, "machines")) if isinstance(name, str)}
-    if machines and names and len(names) < machines:
+    if machines and names and len(names) < machines and not _independent(raw):
         yield Fault(
             pointer((*SELECTION, "machines")),
             f"names {len(names)} of the {machines} machines the run needs; name more, or lower machines",
@@ -93,6 +94,31 @@ def _start_rule(raw: object) -> Iterator[Fault]:
     if at(raw, "spec", "on_failure") == "RestartWorker" and start == "Gang":
         yield Fault(
             "/spec/on_failure", "is RestartWorker, which needs start: Independent; use RestartJob or Fail with a gang"
+        )
+
+
+def _independent(raw: object) -> bool:
+    return bool(at(raw, "spec", "start") == "Independent")
+
+
+def _independent_rule(raw: object) -> Iterator[Fault]:
+    """Workers that start one by one are counted before anyone is placed."""
+    if not _independent(raw):
+        return
+    machines = at(raw, *RESOURCES, "machines")
+    if machines is None:
+        yield Fault(
+            pointer((*RESOURCES, "machines")), "is missing; with start: Independent give the number of workers here"
+        )
+    elif (number := _whole(machines)) and number > WORKERS_MOST:
+        yield Fault(
+            pointer((*RESOURCES, "machines")),
+            f"is {number}; with start: Independent use at most {WORKERS_MOST}, and several runs for more workers",
+        )
+    if at(raw, *GPUS, "min_per_machine") is not None:
+        yield Fault(
+            pointer((*GPUS, "min_per_machine")),
+            "cannot be used with start: Independent, where every worker's part is fixed; take it out and give machines",
         )
 
 
@@ -137,6 +163,7 @@ RULES: tuple[Callable[[object], Iterator[Fault]], ...] = (
     _shape_rule,
     _named_rule,
     _start_rule,
+    _independent_rule,
     _config_rule,
     _mount_rule,
     _secret_rule,

@@ -36,15 +36,18 @@ CHARGED: frozenset[str] = frozenset({"exited", "oom", "start_failed", "machine_l
 
 
 class WorkerView(Lenient):
-    """One member of the gang, of the latest attempt."""
+    """One worker, of the latest attempt. A run that starts `Independent` shows a `reason` for each of its workers,
+    also for those without a machine.
+    """
 
     name: str
     rank: int
     attempt: int
     state: WorkerState
-    machine: str
+    machine: str | None
     gpus: list[int]
     leaf: str | None = None
+    reason: str | None = None
     exit_code: int | None = None
     signal: int | None = None
     error: str | None = None
@@ -80,9 +83,13 @@ class RunView(Lenient):
 
 
 class AttemptView(Lenient):
-    """One placing and start of the gang: how it ended, whom it is blamed on, and whether it was charged."""
+    """One placing and start of the gang: how it ended, whom it is blamed on, and whether it was charged.
+
+    `worker` is whose it was, in a run that starts `Independent`.
+    """
 
     attempt: int
+    worker: str | None = None
     network: NetworkPlace | None = None
     machines: list[str] = []
     entered_at: datetime
@@ -102,6 +109,7 @@ class EventView(Lenient):
     kind: str
     run: str | None = None
     run_uid: str | None = None
+    worker: str | None = None
     attempt: int | None = None
     actor: str
     message: str

@@ -114,9 +114,27 @@ def barrier_timed_out(missing: Sequence[str]) -> str:
     return f"Gang barrier timed out waiting for all members (missing: {names})"
 
 
+def placed_alone(machine: str) -> str:
+    """A worker that starts by itself, on its way to running."""
+    return f"Starting on {machine}"
+
+
+def never_ready(missing: Sequence[str]) -> str:
+    """The limit for being ready passed for a worker that starts by itself."""
+    return f"{', '.join(missing) or 'The worker'} did not become ready in time"
+
+
+def worker_restart(failure: str, delay: float | None = None, budget: RestartBudget | None = None) -> str:
+    """The reason while a worker waits to be placed again, alone, after `failure`."""
+    return _again(f"Restart: {failure}", delay, budget)
+
+
 def gang_restart(failure: str, delay: float | None = None, budget: RestartBudget | None = None) -> str:
     """The reason while a gang waits to be placed again after `failure`."""
-    words = failure if failure.startswith("Gang ") else f"Gang restart: {failure}"
+    return _again(failure if failure.startswith("Gang ") else f"Gang restart: {failure}", delay, budget)
+
+
+def _again(words: str, delay: float | None, budget: RestartBudget | None) -> str:
     if delay:
         words += f"; restarting in {delay:.0f} s"
     if delay and budget is not None and budget.left is not None:
@@ -126,7 +144,12 @@ def gang_restart(failure: str, delay: float | None = None, budget: RestartBudget
 
 def budget_spent(failure: str, budget: RestartBudget) -> str:
     """The final reason when a failure finds the budget spent."""
-    return f"{failure}: restart budget ({budget.size}) spent; the gang does not run without it"
+    return f"{worker_budget_spent(failure, budget)}; the gang does not run without it"
+
+
+def worker_budget_spent(failure: str, budget: RestartBudget) -> str:
+    """The same of a worker that starts and fails by itself."""
+    return f"{failure}: restart budget ({budget.size}) spent"
 
 
 def failed_for_good(failure: str) -> str:

@@ -27,16 +27,27 @@ def asking(
     snapshot: Snapshot, resources: Resources, priority: int, now: float, limit: int | None = None
 ) -> tuple[Snapshot, Ask]:
     """The snapshot with the claim of a run of these resources and this time limit, submitted now."""
-    ask = Ask(
-        claim=WHAT_IF_CLAIM,
-        run_uid="",
-        run_name="this run",
-        workspace="",
-        attempt=1,
-        resources=resources,
-        priority=priority,
-        submitted_at=now,
-        patience_until=now + resources.topology.patience_seconds,
-        time_limit_seconds=limit,
-    )
-    return replace(snapshot, asks=(*snapshot.asks, ask)), ask
+    asked, (ask,) = asking_each(snapshot, resources, 1, priority, now, limit)
+    return asked, ask
+
+
+def asking_each(
+    snapshot: Snapshot, resources: Resources, size: int, priority: int, now: float, limit: int | None = None
+) -> tuple[Snapshot, list[Ask]]:
+    """The same with the claims of so many workers of these resources that start one by one."""
+    asks = [
+        Ask(
+            claim=WHAT_IF_CLAIM + rank,
+            run_uid="",
+            run_name="this run",
+            workspace="",
+            attempt=1,
+            resources=resources,
+            priority=priority,
+            submitted_at=now,
+            patience_until=now + resources.topology.patience_seconds,
+            time_limit_seconds=limit,
+        )
+        for rank in range(size)
+    ]
+    return replace(snapshot, asks=(*snapshot.asks, *asks)), asks

@@ -25,9 +25,3 @@ async def test_unknown_drives_and_secrets_are_named_with_the_known_ones(world: A
                 "is HF_TOKEN, which is no secret of this workspace; there are WANDB_KEY"
             ),
         }
-
-
-async def test_a_way_to_start_that_cannot_be_run_is_refused(world: Any, spec: Any) -> None:
-    answer = await world.client().post("/runs", json=spec(start="Independent"))
-    assert answer.status_code == 422
-    assert answer.json()["faults"][0]["pointer"] == "/spec/start"

@@ -28,6 +28,14 @@ def test_a_log_goes_on_where_the_connection_broke(astra: Any, api: FakeApi) -> N
     assert {request["query"]["attempt"][0] for request in api.requests[1:]} == {"3"}
 
 
+def test_a_log_that_is_followed_is_of_its_workers_own_attempt(astra: Any, api: FakeApi) -> None:
+    workers = [{"rank": 0, "attempt": 5}, {"rank": 1, "attempt": 2}]
+    api.on("GET /runs/a", run_document("a", attempt=5, workers=workers))
+    api.on("GET /runs/uid-a/logs/uid-a-1", b"one\n")
+    assert astra("logs", "a-1", "-f").stdout == "one\n"
+    assert api.requests[-1]["query"]["attempt"] == ["2"]
+
+
 def test_the_tail_of_a_log_says_where_lines_may_be_missing(astra: Any, api: FakeApi) -> None:
     answers = iter([Broken(b"one\n"), b"three\n"])
     api.on("GET /runs/a", run_document("a"))

@@ -78,6 +78,28 @@ def test_runs_of_one_name_are_listed_by_uid(astra: Any, api: FakeApi) -> None:
     assert api.requests[0]["query"]["name"] == ["a"]
 
 
+def test_workers_that_start_one_by_one_are_shown_with_their_reasons(astra: Any, api: FakeApi) -> None:
+    first = {"name": "a-0", "rank": 0, "attempt": 2, "state": "Running", "machine": "m-3", "gpus": [0], "reason": "Up"}
+    second = {
+        **first,
+        "name": "a-1",
+        "attempt": 1,
+        "state": "Waiting",
+        "machine": None,
+        "gpus": [],
+        "reason": "No room",
+    }
+    api.on("GET /runs/a", {**run_document("a"), "workers": [first, second]})
+    assert astra("get", "a").output.splitlines()[-3:] == [
+        "WORKER  STATE    ATTEMPT  MACHINE  GPUS  REASON",
+        "a-0     Running  2        m-3      0     Up",
+        "a-1     Waiting  1        -        -     No room",
+    ]
+    attempt = {"attempt": 1, "worker": "a-1", "placed_at": None, "ended_at": None, "cause": None, "charged": False}
+    api.items("GET /runs/a/attempts", [attempt])
+    assert astra("attempts", "a").output.splitlines()[-1].split()[:2] == ["a-1", "1"]
+
+
 def test_json_is_the_apis_own(astra: Any, api: FakeApi) -> None:
     run = run_document("a", "Running", "läuft", network=NETWORK, of_a_later_version={"x": [1, None]})
     api.on("GET /runs/a", run)

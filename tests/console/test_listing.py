@@ -6,7 +6,7 @@ from support.tenants import CLUSTER, workspace
 
 from api.console import listing
 from api.console.listing import Wanted
-from astraeus.ledger import runs
+from astraeus.ledger import orders, runs
 from astraeus.ledger.core import Ledger
 from astraeus.ledger.tenancy import Workspace
 from astraeus.model.faults import parse_submission
@@ -95,6 +95,6 @@ async def test_hidden_runs_are_not_listed(ledger: Ledger) -> None:
         await runs.set_state(tx, row.uid, "Cancelled", "Cancelled")
         again = await runs.by_uid(tx, row.uid)
         assert again
-        await runs.order(tx, again, "delete", "dev")
+        await orders.order(tx, again, "delete", "dev")
         assert [one["kind"] for one in await listing.latest_events(tx, row.uid, 1)]
     assert await names(ledger, home) == ([], 0)

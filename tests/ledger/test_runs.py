@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import select, update
 from support.scene import CLUSTER, Scene, body
 
-from astraeus.ledger import runs, tenancy
+from astraeus.ledger import orders, runs, tenancy
 from astraeus.ledger.core import Ledger
 from astraeus.ledger.tables import claim, event, run
 from astraeus.model.errors import Conflict, Invalid
@@ -225,7 +225,7 @@ async def test_releasing_a_held_run_lets_the_scheduler_look_again(scene: Scene) 
     await scene.order(row, "hold")
     assert (await scene.snapshot()).asks == ()
     async with scene.ledger.transaction() as tx:
-        await runs.order(tx, row, "release", "grace")
+        await orders.order(tx, row, "release", "grace")
     assert ("cluster", CLUSTER) in tx.changes
     assert len((await scene.snapshot()).asks) == 1
 

@@ -265,6 +265,29 @@ def test_a_free_shape_needs_enough_gpus_and_no_machines() -> None:
     assert list(faults(both)) == [RESOURCES + "/gpu_requests/count"]
 
 
+def test_workers_that_start_one_by_one_are_counted_by_machines() -> None:
+    document = changed("/spec/start", "Independent")
+    del document["spec"]["on_failure"]
+    assert parse_submission(document).spec.failure_rule == "RestartWorker"
+    resources = document["spec"]["task_template"]["requested_resources"]
+    resources["machine_selection"] = {"mode": "Named", "machines": ["m-1"]}
+    parse_submission(document)
+    resources |= {"machines": 1025, "gpu_requests": {"count": 0}}
+    assert faults(document) == {
+        RESOURCES + "/machines": (
+            "is 1025; with start: Independent use at most 1024, and several runs for more workers"
+        )
+    }
+    del resources["machines"]
+    resources["gpu_requests"] = {"count": 64, "min_per_machine": 8}
+    assert faults(document) == {
+        RESOURCES + "/machines": "is missing; with start: Independent give the number of workers here",
+        RESOURCES + "/gpu_requests/min_per_machine": (
+            "cannot be used with start: Independent, where every worker's part is fixed; take it out and give machines"
+        ),
+    }
+
+
 def test_a_secret_that_is_also_in_env() -> None:
     assert faults(changed(TASK + "/secret_env", ["STEPS"])) == {
         TASK + "/secret_env/0": "STEPS is also in env; keep one of the two"

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from astraeus.ledger import claims, commit, runs, tenancy
+from astraeus.ledger import claims, commit, orders, runs, tenancy
 from astraeus.ledger.core import Ledger
 from astraeus.ledger.runs import RunRow
 from astraeus.ledger.snapshot import load_snapshot
@@ -124,7 +124,7 @@ class Scene:
     async def order(self, row: RunRow, kind: str, why: str | None = None) -> list[int]:
         """Give an order; answers the ids of the messages written."""
         async with self.ledger.transaction() as tx:
-            await runs.order(tx, row, kind, "grace", why)
+            await orders.order(tx, row, kind, "grace", why)
         return tx.outbox
 
     async def run(self, row: RunRow) -> RunRow:

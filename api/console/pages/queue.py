@@ -56,6 +56,7 @@ def _row(ask: Ask, wait: Wait | None, paths: dict[str, str], ours: str, now: flo
     owner = paths.get(ask.workspace, ask.workspace)
     wish = ask.resources
     return {
+        "claim": ask.claim,
         "run": ask.run_name,
         "workspace": owner,
         "ours": owner == ours,

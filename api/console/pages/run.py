@@ -31,11 +31,13 @@ async def load(scope: Scope, params: Params) -> Values:
         attempts = await views.attempt_views(tx, row.uid)
         events = await listing.latest_events(tx, row.uid, EVENTS)
         namesakes = await listing.namesakes(tx, scope.workspace.id, row.uid, row.name, NAMESAKES)
-    explained = await explain.explain(scope, row.uid) if row.state == "Pending" else None
+    waits = row.state == "Pending" or (row.is_parent and not row.final)
+    explained = await explain.explain(scope, row.uid) if waits else None
     return {
         "run": view.model_dump(mode="json") | {"spec": shortened(view.spec)},
         "gpus": listing.gpus_of(view.spec),
         "priority": row.priority,
+        "alone": row.is_parent,
         "by": row.submitted_by,
         "latest": latest is not None and latest.uid == row.uid,
         "namesakes": namesakes,
@@ -70,9 +72,13 @@ def shortened(spec: Any) -> Any:
 def _temporal(scope: Scope, row: RunRow) -> str | None:
     if not scope.state.temporal_ui:
         return None
-    workflow = quote(ledger_runs.workflow_id(row, scope.workspace), safe="")
     namespace = quote(scope.state.temporal_namespace, safe="")
-    return f"{scope.state.temporal_ui.rstrip('/')}/namespaces/{namespace}/workflows/{workflow}"
+    workflows = f"{scope.state.temporal_ui.rstrip('/')}/namespaces/{namespace}/workflows"
+    if row.is_parent:
+        # Workers that start one by one have a workflow each; the number of each is at the end of its id.
+        known = f"WorkflowId STARTS_WITH '{ledger_runs.workflow_id(row, scope.workspace)[:-5]}w'"
+        return f"{workflows}?query={quote(known, safe='')}"
+    return f"{workflows}/{quote(ledger_runs.workflow_id(row, scope.workspace), safe='')}"
 
 
 def _order(kind: str) -> Do:

@@ -14,7 +14,7 @@ export const Events = {
     <ol class="events" :class="{ tall: runs }" tabindex="0" aria-label="Events, newest first"><li v-for="event in events" :key="event.id">
       <when :at="event.at"></when><b>{{ event.kind.replaceAll("_", " ") }}</b>
       <span><template v-if="runs && event.run_name"><a v-if="event.cluster" :href="href(event)">{{ event.run_name }}</a><template v-else>{{ event.run_name }}</template>: </template>{{ event.message }}</span>
-      <span class="soft">{{ event.actor }}<template v-if="event.attempt"> · attempt {{ event.attempt }}</template></span></li></ol>`,
+      <span class="soft">{{ event.actor }}<template v-if="event.worker"> · {{ event.worker }}</template><template v-if="event.attempt"> · attempt {{ event.attempt }}</template></span></li></ol>`,
 };
 
 export const EventsPage = {

@@ -12,7 +12,7 @@ function clean(line) {
 
 export const Logs = {
   inject: ["link"],
-  props: { run: Object, attempts: Array, worker: Number },
+  props: { run: Object, attempts: Array, worker: Number, alone: Boolean },
   data() {
     return {
       rank: 0, attempt: null, follow: true, all: false, search: "", only: false, hit: -1,
@@ -21,11 +21,14 @@ export const Logs = {
   },
   computed: {
     ranks() {
+      if (this.alone) return this.run.workers.map((worker) => worker.rank);
       const wanted = this.attempt || this.newest;
       return this.attempts.find((attempt) => attempt.attempt === wanted)?.machines.map((_, rank) => rank) || [];
     },
     numbers() {
-      return this.attempts.filter((attempt) => attempt.placed_at).map((attempt) => attempt.attempt).reverse();
+      const of = this.alone && `${this.run.metadata.name}-${this.rank}`;
+      const placed = this.attempts.filter((attempt) => attempt.placed_at && (!of || attempt.worker === of));
+      return placed.map((attempt) => attempt.attempt).reverse();
     },
     newest() {
       return this.numbers[0];
@@ -71,10 +74,7 @@ export const Logs = {
   },
   watch: {
     worker(rank) {
-      if (rank !== null) {
-        this.rank = rank;
-        this.load();
-      }
+      if (rank !== null) this.choose(rank);
     },
     "run.metadata.uid"() {
       this.attempt = null;
@@ -86,6 +86,12 @@ export const Logs = {
     },
   },
   methods: {
+    // Attempts of workers that start one by one are numbered for each.
+    choose(rank) {
+      this.rank = rank;
+      if (this.alone) this.attempt = null;
+      this.load();
+    },
     // By the uid, since a newer run may have the name.
     address(query) {
       const { name, uid } = this.run.metadata;
@@ -95,7 +101,10 @@ export const Logs = {
       this.stop?.abort();
       const stop = (this.stop = new AbortController());
       this.lines = [];
-      if (!this.newest) return;
+      if (!this.newest) {
+        Object.assign(this, { version: this.version + 1, error: "", status: "Not placed yet." });
+        return;
+      }
       Object.assign(this, { version: this.version + 1, error: "", dropped: 0, hit: -1, status: "Asking the machine…" });
       const part = this.all ? {} : { tail: TAIL };
       try {
@@ -170,7 +179,7 @@ export const Logs = {
   },
   template: `
     <section class="card logs"><div class="head"><h2>Logs</h2>
-      <label class="field inline">Worker <select v-model.number="rank" @change="load"><option v-for="one in ranks" :key="one" :value="one">{{ run.metadata.name }}-{{ one }}</option></select></label>
+      <label class="field inline">Worker <select :value="rank" @change="choose(Number($event.target.value))"><option v-for="one in ranks" :key="one" :value="one">{{ run.metadata.name }}-{{ one }}</option></select></label>
       <label class="field inline">Attempt <select v-model="attempt" @change="load"><option :value="null">latest</option><option v-for="one in numbers" :key="one" :value="one">{{ one }}</option></select></label>
       <label class="check"><input type="checkbox" v-model="all" @change="load"> from the beginning</label>
       <span class="grow"></span>

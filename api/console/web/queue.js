@@ -10,7 +10,7 @@ export const Queue = {
     <empty v-if="!shown.rows.length"><h2>Nobody waits</h2><p>Runs that find no room at once wait here, by priority, then by when they were submitted.</p></empty>
     <div v-else class="table-wrap" tabindex="0"><table class="table"><thead><tr><th scope="col" class="num">#</th><th scope="col">Run</th><th scope="col" class="num">Priority</th>
         <th scope="col" class="num">GPUs</th><th scope="col">Submitted</th><th scope="col">Expected start</th><th scope="col">Why it waits</th></tr></thead>
-      <tbody><tr v-for="(row, i) in shown.rows" :key="row.workspace + row.run"><td class="num">{{ i + 1 }}</td>
+      <tbody><tr v-for="(row, i) in shown.rows" :key="row.claim"><td class="num">{{ i + 1 }}</td>
         <th scope="row"><a v-if="row.ours" class="name" :href="link('runs', shown.cluster, row.run)">{{ row.run }}</a><template v-else>{{ row.run }} <span class="label">{{ row.workspace }}</span></template>
           <span v-if="row.attempt > 1" class="label">attempt {{ row.attempt }}</span></th>
         <td data-head="Priority" class="num">{{ row.priority }}</td><td data-head="GPUs" class="num">{{ row.gpus }}<template v-if="row.machines"> on {{ row.machines }}</template></td>

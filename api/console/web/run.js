@@ -34,6 +34,7 @@ export const Run = {
       const { run, last } = this;
       const ended = run.finished_at || last?.ended_at || null;
       const over = FINAL.includes(run.state);
+      if (this.shown.alone) return this.phasesAlone(over);
       const waits = last ? last.entered_at : run.submitted_at;
       const again = last && last.attempt > 1;
       const list = [["Submitted", run.submitted_at, run.submitted_at]];
@@ -56,6 +57,14 @@ export const Run = {
     },
   },
   methods: {
+    // Where workers start one by one the run has no attempts of its own: it runs from its first worker's start on.
+    phasesAlone(over) {
+      const { submitted_at, started_at, finished_at, state } = this.run;
+      const list = [["Submitted", submitted_at, submitted_at], ["Waiting", submitted_at, started_at || finished_at]];
+      if (started_at || !over) list.push(["Running", started_at, finished_at]);
+      if (over) list.push([state, finished_at, finished_at]);
+      return list.map(([title, from, to]) => ({ title, from, to, state: from ? (over || to ? "done" : "now") : "ahead" }));
+    },
     gone() {
       location.assign(this.link("runs"));
     },
@@ -100,7 +109,7 @@ export const Run = {
     </section>
 
     <div class="cards">
-      <section class="card"><h2>Network</h2>
+      <section v-if="!shown.alone" class="card"><h2>Network</h2>
         <template v-if="run.network"><p class="value">{{ run.network.words }}</p><p class="soft">{{ run.network.network }}</p>
           <template v-if="run.network.estimate"><p><b>~{{ run.network.estimate.busbw_gbps.toFixed(0) }} GB/s</b> all-reduce on
             {{ run.network.estimate.words }}</p><p class="soft">{{ run.network.estimate.basis }}</p></template></template>
@@ -108,6 +117,7 @@ export const Run = {
       <section class="card"><h2>Restart budget</h2>
         <p v-if="run.restarts.budget === null" class="value">unlimited</p>
         <template v-else><p class="value">{{ run.restarts.left }} of {{ run.restarts.budget }} left</p>
+          <p v-if="shown.alone" class="soft">Each worker has its own; this is the least.</p>
           <p class="pips" aria-hidden="true"><i v-for="(left, i) in pips" :key="i" :class="{ left }"></i></p></template>
         <p v-if="run.restarts.next_earned_at" class="soft">The next is earned back <when :at="run.restarts.next_earned_at"></when>.</p>
         <p v-else class="soft">Only real failures spend it; {{ shown.earns_every / 60 }} min of running earn one back.</p></section>
@@ -117,11 +127,11 @@ export const Run = {
           <dt>UID</dt><dd><code>{{ run.metadata.uid }}</code></dd>
           <template v-if="run.finished_at"><dt>Finished</dt><dd><when :at="run.finished_at"></when></dd></template></dl>
         <p><span v-for="[key, value] in labels" :key="key" class="label">{{ key }}={{ value }}</span></p>
-        <p v-if="shown.temporal"><a :href="shown.temporal" target="_blank" rel="noopener">History in Temporal ↗</a></p></section>
+        <p v-if="shown.temporal"><a :href="shown.temporal" target="_blank" rel="noopener">{{ shown.alone ? "Histories" : "History" }} in Temporal ↗</a></p></section>
     </div>
 
-    <gang :workers="run.workers" :cluster="run.cluster" @log="readLog"></gang>
-    <logs v-if="placed" id="logs" :run="run" :attempts="shown.attempts" :worker="logOf"></logs>
+    <gang :workers="run.workers" :cluster="run.cluster" :alone="shown.alone" @log="readLog"></gang>
+    <logs v-if="placed" id="logs" :run="run" :attempts="shown.attempts" :worker="logOf" :alone="shown.alone"></logs>
     <attempts :attempts="shown.attempts"></attempts>
     <section class="card"><h2>Events</h2>
       <p v-if="!shown.events.length" class="soft">Nothing happened yet.</p>

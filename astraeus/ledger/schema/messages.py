@@ -37,6 +37,7 @@ event = Table(
     Column("kind", String(32), nullable=False),
     Column("actor", String(128), nullable=False),
     Column("message", Text, nullable=False),
+    Column("worker", String(63)),
     Index("ix_event_workspace", "workspace", "id"),
     Index("ix_event_run", "run_uid", "id"),
 )

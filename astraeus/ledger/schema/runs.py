@@ -48,6 +48,9 @@ run = Table(
     Column("delete_asked_at", Double),
     Column("hidden_at", Double),
     Column("workflow_started", Boolean, nullable=False, server_default=false()),
+    Column("parent", String(32)),
+    Column("rank", Integer),
+    Column("size", Integer),
     CheckConstraint(
         "state IN ('Pending', 'Starting', 'Running', 'Stopping', 'Succeeded', 'Failed', 'Cancelled')", name="state"
     ),
@@ -56,8 +59,8 @@ run = Table(
         "workspace",
         "name",
         unique=True,
-        sqlite_where=text("NOT final AND delete_asked_at IS NULL"),
-        postgresql_where=text("NOT final AND delete_asked_at IS NULL"),
+        sqlite_where=text("NOT final AND delete_asked_at IS NULL AND parent IS NULL"),
+        postgresql_where=text("NOT final AND delete_asked_at IS NULL AND parent IS NULL"),
     ),
     Index(
         "uq_run_idempotency_key",
@@ -68,6 +71,13 @@ run = Table(
         postgresql_where=text("idempotency_key IS NOT NULL"),
     ),
     Index("ix_run_order", "workspace", "submitted_at", "uid"),
+    Index(
+        "ix_run_parent",
+        "parent",
+        "rank",
+        sqlite_where=text("parent IS NOT NULL"),
+        postgresql_where=text("parent IS NOT NULL"),
+    ),
     Index(
         "ix_run_without_workflow",
         "submitted_at",
