@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import dataclass
 
 from temporalio import activity
 
@@ -10,10 +11,20 @@ from astraeus.ledger import claims, commit, runs
 from astraeus.ledger.core import Ledger, Tx
 from astraeus.ledger.keeper import SnapshotKeeper
 from astraeus.model.messages import AttemptRef
-from astraeus.placement.planner import plan
+from astraeus.placement.planner import Planner
+from astraeus.placement.types import Plan, Snapshot
 from workflows.contracts import ClaimOrder, Closing, PassOrder, PassResult
 
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Mind:
+    """What this process keeps of a cluster from one pass to the next: its term, the snapshot, the planner's work."""
+
+    keeper: SnapshotKeeper
+    planner: Planner
+    term: int | None = None
 
 
 class Placing:
@@ -22,7 +33,7 @@ class Placing:
     def __init__(self, ledger: Ledger, courier: Courier) -> None:
         self.ledger = ledger
         self.courier = courier
-        self._kept: dict[str, SnapshotKeeper] = {}
+        self._minds: dict[str, _Mind] = {}
 
     @activity.defn
     async def enter_claim(self, order: ClaimOrder) -> bool:
@@ -50,21 +61,22 @@ class Placing:
 
     @activity.defn
     async def scheduling_pass(self, order: PassOrder) -> PassResult:
-        """One pass: a term, a snapshot, a plan, one commit, and the messages that follow from it."""
+        """One pass: a snapshot under a term of this process, a plan, one commit, and the messages that follow."""
         began = time.perf_counter()
-        async with self.ledger.transaction() as tx:
-            term = await claims.take_pass_term(tx, order.cluster)
-        keeper = self._kept.setdefault(order.cluster, SnapshotKeeper(order.cluster))
-        async with self.ledger.reading() as tx:
-            picture = await keeper.current(tx)
-        decided = plan(picture, tx.now)
-        granted = 0
-        if decided.grants or decided.waits or decided.evictions or picture.reserved or decided.reserved:
-            async with self.ledger.transaction() as tx:
-                granted = len(await commit.commit_plan(tx, order.cluster, term, decided))
-            # The pass must not wake itself by its own commit, so only the messages are delivered.
-            if tx.outbox:
-                await self.courier.deliver(tx.outbox)
+        # Only a pass whose commit took all of its plan leaves its mind to the next one.
+        mind = self._minds.pop(order.cluster, None) or _Mind(SnapshotKeeper(order.cluster), Planner())
+        picture, now = await self._look(mind)
+        decided = mind.planner.plan(picture, now)
+        granted, letters = await self._commit(order.cluster, mind.term, picture, decided)
+        pause = None if decided.next_change_at is None else max(0.0, decided.next_change_at - now)
+        if granted == len(decided.grants):
+            self._minds[order.cluster] = mind
+        else:
+            # Something changed between the picture and the commit: look at all of it again, at once.
+            pause = 0.0
+        # The pass must not wake itself by its own commit, so only the messages are delivered.
+        if letters:
+            await self.courier.deliver(letters)
         log.info(
             "pass over %s: %d granted, %d waiting, %.1f ms",
             order.cluster,
@@ -72,12 +84,30 @@ class Placing:
             len(decided.waits),
             (time.perf_counter() - began) * 1000,
         )
-        pause = None if decided.next_change_at is None else max(0.0, decided.next_change_at - tx.now)
-        if granted < len(decided.grants):
-            # Something changed between the picture and the commit: look at all of it again, at once.
-            self._kept.pop(order.cluster, None)
-            pause = 0.0
         return PassResult(granted=granted, waiting=len(decided.waits), next_change_seconds=pause)
+
+    async def _look(self, mind: _Mind) -> tuple[Snapshot, float]:
+        """The cluster as it is and the time, under a term that this process holds.
+
+        A new term is taken only where another pass has taken one since; nothing of what was seen before it is used.
+        """
+        async with self.ledger.reading() as tx:
+            picture = await mind.keeper.current(tx)
+        if mind.term is None or mind.term != mind.keeper.term:
+            async with self.ledger.transaction() as tx:
+                mind.term = await claims.take_pass_term(tx, mind.keeper.cluster)
+            async with self.ledger.reading() as tx:
+                picture = await mind.keeper.current(tx)
+        return picture, tx.now
+
+    async def _commit(self, cluster: str, term: int | None, picture: Snapshot, decided: Plan) -> tuple[int, list[int]]:
+        """Carry a plan out; how many grants took effect, and the messages to deliver."""
+        assert term is not None
+        if not (decided.grants or decided.waits or decided.evictions or picture.reserved or decided.reserved):
+            return 0, []
+        async with self.ledger.transaction() as tx:
+            granted = await commit.commit_plan(tx, cluster, term, decided)
+        return len(granted), tx.outbox
 
     @activity.defn
     async def close_attempt(self, closing: Closing) -> None:

@@ -58,6 +58,8 @@ class SnapshotKeeper:
         self.cluster = cluster_name
         self.loads = 0
         """How often everything was read."""
+        self.term = 0
+        """The cluster's pass term at the last look."""
         self._turn = asyncio.Lock()
         self._seen = 0
         self._loaded_at = 0.0
@@ -70,6 +72,7 @@ class SnapshotKeeper:
         """The cluster as `tx` sees it. Its parts are the same objects as before where nothing in them changed."""
         async with self._turn:
             head = await self._head(tx)
+            self.term = head.pass_term
             if self._snapshot is None or not self._follows(head):
                 return await self._load(tx, head)
             changed = await self._changed(tx, head.newest)
@@ -81,9 +84,9 @@ class SnapshotKeeper:
             return self._snapshot
 
     async def _head(self, tx: Tx) -> Any:
-        """The cluster's factors and both ends of the feed."""
+        """The cluster's factors, its term and both ends of the feed."""
         oldest, newest = (select(func.coalesce(end(change.c.seq), 0)).scalar_subquery() for end in (func.min, func.max))
-        query = select(cluster.c.factors, oldest.label("oldest"), newest.label("newest"))
+        query = select(cluster.c.factors, cluster.c.pass_term, oldest.label("oldest"), newest.label("newest"))
         head = (await tx.conn.execute(query.where(cluster.c.name == self.cluster))).one_or_none()
         if head is None:
             raise NotFound(f"There is no cluster {self.cluster}")
