@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from astraeus.placement.choose import Found, pick_gpus
-from astraeus.placement.fleet import Floats, Ints
+from astraeus.placement.fleet import Bools, Floats, Ints
 from astraeus.placement.holdings import Taking
 from astraeus.placement.ladder import MACHINE_LEVEL
 from astraeus.placement.need import Need
@@ -61,11 +61,17 @@ def _soonest(level: int, size: int, view: View, times: Floats, own: Ints) -> tup
     if not able.size:
         return None
     last = times[rows[first[able] + size - 1]]
-    known = np.array([np.isfinite(times[rows[start : start + size]]).sum() for start in first[able]], np.int64)
-    held = np.array([(fresh[rows[start : start + size]] == 0).sum() for start in first[able]], np.int64)
+    known, held = (_sums(given, first[able], size) for given in (np.isfinite(times[rows]), fresh[rows] == 0))
     pick = int(np.lexsort((domains[able], -held, -known, last))[0])
     start = first[able][pick]
     return int(domains[able][pick]), rows[start : start + size]
+
+
+def _sums(given: Bools, starts: Ints, size: int) -> Ints:
+    """How many of the `size` values from each start on are true."""
+    total = np.concatenate(([0], np.cumsum(given)))
+    sums: Ints = total[starts + size] - total[starts]
+    return sums
 
 
 def keeping(found: Found, room: Room) -> Taking:

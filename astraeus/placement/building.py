@@ -13,27 +13,32 @@ from astraeus.placement.types import Machine
 
 RAILS_MAX = 62
 OWNERS_MOST = 5_000
+MEMO_MOST = 20_000
 LABELS = {"fabric": FABRIC, "spine": SPINE, "leaf": LEAF, "rack": RACK, "nvlink_domain": NVLINK, "roce": ROCE}
 SPINE_PARTS = ("fabric?", "spine")
 LEAF_PARTS = ("fabric?", "leaf")
 
-_KEPT: list[tuple[tuple[Machine, ...], Fleet]] = []
+_KEPT: list[Fleet] = []
 _KEPT_MOST = 4
 
 
 def fleet_of(machines: tuple[Machine, ...]) -> Fleet:
     """The arrays of these machines; the last few fleets are kept, known by the identity of the tuple."""
-    for i, (known, fleet) in enumerate(_KEPT):
-        if known is machines:
-            if len(Owners.of(fleet).names) < OWNERS_MOST + fleet.size:
+    for i, fleet in enumerate(_KEPT):
+        if fleet.given is machines:
+            if not is_worn(fleet):
                 return fleet
-            # The names of all runs there ever were would be kept for as long as no machine changes.
             del _KEPT[i]
             break
     fleet = build(machines)
-    _KEPT.insert(0, (machines, fleet))
+    _KEPT.insert(0, fleet)
     del _KEPT[_KEPT_MOST:]
     return fleet
+
+
+def is_worn(fleet: Fleet) -> bool:
+    """Whether it is better made anew: what it knows of runs long gone would be kept for as long as it is."""
+    return len(Owners.of(fleet).names) >= OWNERS_MOST + fleet.size or len(fleet.memo) >= MEMO_MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ def build(given: tuple[Machine, ...]) -> Fleet:
     doubtful = _ints(machine.doubtful for machine in machines)
     home = _homes(columns)
     return Fleet(
+        given=given,
         machines=machines,
         index={machine.name: i for i, machine in enumerate(machines)},
         full=full,

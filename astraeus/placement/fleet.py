@@ -1,4 +1,4 @@
-"""The machines of a cluster as arrays, made once for as long as the machines stay the same.
+"""The machines of a cluster as arrays, made once for as long as the same machines stand in the same places.
 
 Machines are kept in rank order (fabric, spine group, leaf group, name), so that an array index is also the place
 of a machine in the order of ranks, and the order of the snapshot does not matter.
@@ -49,8 +49,12 @@ class Ports:
 
 @dataclass(eq=False)
 class Fleet:
-    """All machines of a cluster. `full` are all GPUs of a machine, `sound` those that may take work."""
+    """All machines of a cluster, `given` in the order of the snapshot.
 
+    `full` are all GPUs of a machine, `sound` those that may take work, `clean` those of them without doubts.
+    """
+
+    given: tuple[Machine, ...]
     machines: tuple[Machine, ...]
     index: dict[str, int]
     full: Ints

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,8 @@ class Owners:
 class Holdings:
     """The holdings of a snapshot as arrays, without those on machines it does not know.
 
-    `ends` is infinity where there is no time limit; `owners` are the numbers of their runs.
+    `names` says which object each one is; `ends` is infinity where there is no time limit; `owners` are the numbers of
+    their runs.
     """
 
     rows: Ints
@@ -94,7 +95,8 @@ class Holdings:
 
     def __init__(self, holdings: tuple[Holding, ...], fleet: Fleet, before: "Holdings | None" = None) -> None:
         self.given = holdings
-        self._whole = _columns(holdings, fleet) if before is None else _mended(holdings, fleet, before)
+        self.names = np.fromiter(map(id, holdings), np.int64, len(holdings))
+        self._whole = self._mended(before, fleet) if before and before.given else _columns(holdings, fleet)
         known = self._whole["rows"] >= 0
         self.all: Sequence[Holding] = holdings
         columns = self._whole
@@ -105,6 +107,17 @@ class Holdings:
         self._evictable: dict[int, Bools] = {}
         self._priorities = np.unique(self.priority[self.preemptible]).tolist()
         self.memo: dict[Any, Any] = {}
+
+    def _mended(self, before: "Holdings", fleet: Fleet) -> dict[str, Any]:
+        """The arrays, with what the ones before say of the holdings that stand in both."""
+        order = np.argsort(before.names)
+        place = np.searchsorted(before.names, self.names, sorter=order)
+        place = order[np.minimum(place, order.size - 1)]
+        fresh = (before.names[place] != self.names).nonzero()[0]
+        columns = {name: column[place] for name, column in before.columns.items()}
+        for name, part in _columns([self.given[i] for i in fresh.tolist()], fleet).items():
+            columns[name][fresh] = part
+        return columns
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -117,7 +130,7 @@ class Holdings:
             self._evictable[priority] = self.preemptible & (self.priority <= priority)
         return self._evictable[priority]
 
-    def victim_priorities(self, below: int) -> list[int]:
+    def victim_priorities(self, below: float = np.inf) -> list[int]:
         """The priorities under `below` that runs which may be stopped have, lowest first."""
         return [priority for priority in self._priorities if priority < below]
 
@@ -150,20 +163,3 @@ def _columns(holdings: Sequence[Holding], fleet: Fleet) -> dict[str, Any]:
         "preemptible": np.array([h.preemptible for h in holdings], np.bool_) & ~stopping,
         "owners": np.array([number(f"in use by {h.run_name}") for h in holdings], np.int64),
     }
-
-
-def _mended(holdings: tuple[Holding, ...], fleet: Fleet, before: Holdings) -> dict[str, Any]:
-    """The arrays with those parts of the ones before in which the same holdings stand."""
-    first, last = _agree(holdings, before.given)
-    middle = _columns(holdings[first : len(holdings) - last], fleet)
-    old, end = before.columns, len(before.given) - last
-    return {name: np.concatenate((old[name][:first], part, old[name][end:])) for name, part in middle.items()}
-
-
-def _agree(one: tuple[Holding, ...], other: tuple[Holding, ...]) -> tuple[int, int]:
-    """How many holdings are the same at the start, and behind those at the end."""
-    most = min(len(one), len(other))
-    first = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a is not b), most)
-    backwards = islice(zip(reversed(one), reversed(other), strict=False), most - first)
-    last = next((i for i, (a, b) in enumerate(backwards) if a is not b), most - first)
-    return first, last

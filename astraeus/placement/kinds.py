@@ -5,6 +5,8 @@ Workers that no machine of the fleet tells apart are of one kind, so that what i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,21 +53,45 @@ class Worker:
     labels: tuple[tuple[str, str], ...]
 
 
+class Codes:
+    """What keeps each machine from serving whatever runs there, and which machines nothing keeps.
+
+    `memo` holds what was worked out of the machines of a domain, by level and domain.
+    """
+
+    def __init__(self, array: npt.NDArray[np.int8]) -> None:
+        self.array = array
+        self.usable: Bools = array == FITS
+        self.memo: dict[tuple[int, int | None], dict[Any, Any]] = {}
+
+    def at(self, level: int, domain: int | None) -> dict[Any, Any]:
+        """What is known of a domain, or of all machines."""
+        return self.memo.setdefault((level, domain), {})
+
+    def but(self, rows: Ints, values: npt.NDArray[np.int8], fleet: Fleet) -> "Codes":
+        """The same with other values for some machines."""
+        array = self.array.copy()
+        array[rows] = values
+        changed = Codes(array)
+        touched = [{None, *domains.ids[rows].tolist()} for domains in fleet.domains]
+        changed.memo = {key: known for key, known in self.memo.items() if key[1] not in touched[key[0]]}
+        return changed
+
+
 @dataclass(eq=False)
 class Kind:
     """The machines for one kind of worker.
 
-    `usable` could serve it now if they were idle, `ever` if they were also in health. `codes` says of every machine
-    what keeps it from serving whatever runs there. `allowed` are the GPUs it may have; `rails` those with good ports,
+    `codes` is what keeps machines from serving it now, `lasting` what does so in any state of their health; `ever` are
+    those that could if they were idle and in health. `allowed` are the GPUs it may have; `rails` those with good ports,
     by link, and `nominal` the same if no port were down.
     """
 
     gpus: int
     cpu: float
     memory: float
-    usable: Bools
+    lasting: npt.NDArray[np.int8]
     ever: Bools
-    codes: npt.NDArray[np.int8]
     allowed: Ints
     rails: tuple[Ints, ...]
     nominal: tuple[Ints, ...]
@@ -75,6 +101,20 @@ class Kind:
     any_port: bool
     """Whether Ethernet rungs need no known port."""
     memo: dict[tuple[object, ...], object] = field(default_factory=dict)
+    codes: Codes = field(init=False)
+
+    @property
+    def usable(self) -> Bools:
+        """The machines that could serve it now if they were idle."""
+        return self.codes.usable
+
+    def codes_of(self, rows: Ints) -> npt.NDArray[np.int8]:
+        """The first thing that keeps each of these machines from serving it even when idle."""
+        fleet, lasting = self.fleet, self.lasting[rows]
+        doubtful = np.bitwise_count(self.allowed[rows]) < self.gpus
+        broken = np.bitwise_count(fleet.sound[rows]) < self.gpus
+        codes = np.where(lasting != FITS, lasting, np.where(broken, BROKEN, np.where(doubtful, DOUBTFUL, FITS)))
+        return np.where(fleet.refused[rows] & (lasting < SMALL), REFUSED, codes).astype(np.int8)
 
     def ids(self, level: int, nominal: bool = False) -> Ints:
         """The domain of every machine on a level, -1 where the machine has no place on it for this worker."""
@@ -127,6 +167,7 @@ def kind_of(worker: Worker, fleet: Fleet) -> Kind:
     return kind
 
 
+@lru_cache(maxsize=4096)
 def matches_model(wanted: str, model: str) -> bool:
     """Whether a GPU model answers to a name: equal, or its words stand in the model's name in a row."""
     if wanted.strip().lower() == model.strip().lower():
@@ -135,29 +176,34 @@ def matches_model(wanted: str, model: str) -> bool:
     return bool(words) and any(all_words[i : i + len(words)] == words for i in range(len(all_words)))
 
 
+def kinds_of(fleet: Fleet) -> list[Kind]:
+    """All kinds of workers that were asked about on a fleet."""
+    kinds: list[Kind] = fleet.memo.setdefault("kinds", [])
+    return kinds
+
+
 def _kind(worker: Worker, fleet: Fleet) -> Kind:
     """Workers are told apart only by arrays that differ on this fleet."""
     rails = tuple(fleet.rails_of(link, worker.min_gbps) for link in LINK_NUMBERS)
     nominal = tuple(fleet.rails_of(link, worker.min_gbps, nominal=True) for link in LINK_NUMBERS)
     allowed = fleet.clean if worker.healthy_only else fleet.sound
     arrays = (
-        allowed,
         _linked(worker, rails, fleet),
         _linked(worker, nominal, fleet),
         _large(worker, fleet),
         _right_model(worker, fleet),
         _selected(worker, fleet),
     )
-    alike = (worker.gpus, worker.cpu, worker.memory, not worker.min_gbps, *map(id, (*arrays, *rails, *nominal)))
+    same = (*map(id, (allowed, *arrays, *rails, *nominal)),)
+    alike = (worker.gpus, worker.cpu, worker.memory, not worker.min_gbps, *same)
     if alike not in fleet.memo:
-        codes = fleet.same(_codes(worker.gpus, arrays, fleet))
-        fleet.memo[alike] = Kind(
+        lasting = fleet.same(_lasting(worker.gpus, arrays, fleet))
+        kind = fleet.memo[alike] = Kind(
             gpus=worker.gpus,
             cpu=worker.cpu,
             memory=worker.memory,
-            usable=fleet.same(codes == FITS),
-            ever=fleet.same((codes == FITS) | ((codes < SMALL) & arrays[2])),
-            codes=codes,
+            lasting=lasting,
+            ever=fleet.same((lasting < SMALL) & arrays[1]),
             allowed=allowed,
             rails=rails,
             nominal=nominal,
@@ -165,19 +211,20 @@ def _kind(worker: Worker, fleet: Fleet) -> Kind:
             network=fleet.network(worker.min_gbps),
             any_port=not worker.min_gbps,
         )
-    kind: Kind = fleet.memo[alike]
-    return kind
+        array = kind.codes_of(np.arange(fleet.size))
+        known = dict.fromkeys(other.codes for other in kinds_of(fleet))
+        kind.codes = next((codes for codes in known if np.array_equal(codes.array, array)), None) or Codes(array)
+        kinds_of(fleet).append(kind)
+    found: Kind = fleet.memo[alike]
+    return found
 
 
-def _codes(gpus: int, arrays: tuple[Ints, Bools, Bools, Bools, Bools, Bools], fleet: Fleet) -> npt.NDArray[np.int8]:
-    """For every machine the first thing that keeps it from serving the worker even when idle."""
-    allowed, linked, _, large, right_model, selected = arrays
+def _lasting(gpus: int, arrays: tuple[Bools, ...], fleet: Fleet) -> npt.NDArray[np.int8]:
+    """For every machine the first thing that keeps it from serving the worker in any state of its health."""
+    linked, _, large, right_model, selected = arrays
     codes = np.zeros(fleet.size, np.int8)
     for code, bad in (
-        (DOUBTFUL, np.bitwise_count(allowed) < gpus),
-        (BROKEN, np.bitwise_count(fleet.sound) < gpus),
         (PORTS, ~linked),
-        (REFUSED, fleet.refused),
         (ROOM_SMALL, ~large),
         (SMALL, np.bitwise_count(fleet.full) < gpus),
         (MODEL, ~right_model),

@@ -56,6 +56,8 @@ class Layers:
         self.holdings = holdings
         self.memory = memory
         self.stopping: Bools = holdings.stopping.copy()
+        self.looks_ahead = bool(self.stopping.any())
+        """Whether anything is stopping at all."""
         self._start = memory.begin(holdings)
         self._rooms: dict[tuple[Depth, bool], Room] = {}
         self._taken: list[tuple[Taking, str]] = []
@@ -70,11 +72,6 @@ class Layers:
             layer = Layer(depth, protected)
             found = self._rooms[layer] = self._make(layer)
         return found
-
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether anything is stopping at all."""
-        return bool(self.stopping.any())
 
     def take(self, taking: Taking, owner: str) -> None:
         """Give room away for the rest of the pass."""
@@ -120,6 +117,7 @@ class Layers:
         """Count some holdings as stopping from here on."""
         fresh = victims & ~self.stopping
         self.stopping |= victims
+        self.looks_ahead = True
         self.memory.states.step("stop", victims.tobytes())
         for (depth, _), room in self._rooms.items():
             if depth == SOON or isinstance(depth, Unpromised):

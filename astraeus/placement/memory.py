@@ -3,12 +3,14 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from astraeus.placement.building import build, is_worn
 from astraeus.placement.fleet import Fleet
 from astraeus.placement.holdings import Holdings
+from astraeus.placement.mending import mend
 from astraeus.placement.need import Need
 from astraeus.placement.reasons import Reason
 from astraeus.placement.room import Room
-from astraeus.placement.types import Ask, Snapshot, Wait
+from astraeus.placement.types import Ask, Machine, Snapshot, Wait
 
 ROOMS_MOST = 16
 
@@ -19,7 +21,7 @@ class Waiting:
 
     Where the claim was no cause of any change, `state` is the state of the rooms in which it was looked at; then it
     waits again in the same state, as long as its patience lasts or is over as it was (`early`). `told` is what it was
-    told, with the state of the rooms at the end of that pass.
+    told, `told_in` the state of the rooms at the end of that pass.
     """
 
     ask: Ask
@@ -33,7 +35,8 @@ class Waiting:
     starts_by: float | None = None
     state: int | None = None
     reason: Reason | None = None
-    told: tuple[int, Wait] | None = None
+    told: Wait | None = None
+    told_in: int | None = None
 
 
 class States:
@@ -77,22 +80,30 @@ def _alike(one: Snapshot, other: Snapshot) -> bool:
 
 @dataclass
 class Memory:
-    """What is kept between passes over one fleet."""
+    """What is kept between passes over one fleet; one that is its `own`, and nobody else reads, can be mended."""
 
-    fleet: Fleet | None = None
+    fleet: Fleet
+    own: bool = False
     start: tuple[Holdings, Room] | None = None
     rooms: dict[Hashable, Room] = field(default_factory=dict)
     states: States = field(default_factory=States)
     waiting: dict[int, Waiting] = field(default_factory=dict)
     queue: tuple[tuple[Ask, ...], list[Ask]] = ((), [])
 
-    def of(self, fleet: Fleet) -> "Memory":
-        """What is known of this fleet: nothing where the last one was another."""
-        return self if self.fleet is fleet else Memory(fleet)
+    def of(self, machines: tuple[Machine, ...]) -> "Memory":
+        """What is known of these machines: nothing where more about them changed than can be mended."""
+        if self.fleet.given is machines and not is_worn(self.fleet):
+            return self
+        rows = mend(self.fleet, machines) if self.own and not is_worn(self.fleet) else None
+        if rows is None:
+            return Memory(build(machines), own=True)
+        self.start = None
+        for room in self.rooms.values():
+            room.reconsider(rows)
+        return self
 
     def begin(self, holdings: Holdings) -> Room:
         """The room that these holdings leave."""
-        assert self.fleet is not None
         if self.start is None or self.start[0] is not holdings:
             room = Room(self.fleet)
             room.hold(holdings)

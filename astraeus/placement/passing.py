@@ -7,7 +7,6 @@ import numpy as np
 
 from astraeus.model import words
 from astraeus.placement.backfill import gather, keeping
-from astraeus.placement.building import fleet_of
 from astraeus.placement.choose import Found, find, taking_of
 from astraeus.placement.fleet import Ints
 from astraeus.placement.grant import grant_of, place_of
@@ -30,7 +29,10 @@ def in_order(asks: tuple[Ask, ...]) -> list[Ask]:
 
 @dataclass
 class Pass:
-    """The decisions of one pass, on what an earlier one left in `memory`; a `terse` one gives no reasons."""
+    """The decisions of one pass, on what an earlier one over these machines left in `memory`.
+
+    A `terse` one gives no reasons.
+    """
 
     snapshot: Snapshot
     now: float
@@ -45,13 +47,12 @@ class Pass:
     shadow: float | None = None
 
     def __post_init__(self) -> None:
-        fleet = fleet_of(self.snapshot.machines)
-        self.fleet = fleet
-        self.memory = self.memory.of(fleet)
+        self.fleet = fleet = self.memory.fleet
         self.states = self.memory.states
         self.states.begin(self.snapshot)
         self.holdings = holdings_of(self.snapshot.holdings, fleet)
         self.layers = Layers(fleet, self.holdings, self.memory)
+        self.least_victim = min(self.holdings.victim_priorities(), default=np.inf)
         self.ends = free_at(self.holdings, fleet.size, self.now)
         if self.memory.queue[0] is not self.snapshot.asks:
             self.memory.queue = self.snapshot.asks, in_order(self.snapshot.asks)
@@ -64,16 +65,10 @@ class Pass:
     def run(self) -> Plan:
         """Decide on everybody who waits, in the order of the queue."""
         self._keep_what_was_promised()
-        before, states, now = self.memory.waiting, self.states, self.now
+        before = self.memory.waiting
         for ask in self.asks:
             known = before.get(ask.claim)
-            if (
-                known is not None
-                and known.state == states.now
-                and known.ask is ask
-                and known.protected == self._protected(ask)
-                and known.early == (now < ask.patience_until)
-            ):
+            if known is not None and known.ask is ask and self._waits_on(known):
                 self.waiting.append(known)
                 if known.early:
                     self.deadlines.append(ask.patience_until)
@@ -91,6 +86,25 @@ class Pass:
             tuple(self.reserved),
             min(self.deadlines, default=None),
         )
+
+    def _waits_on(self, known: Waiting) -> bool:
+        """Whether a claim that waited without changing anything does so again."""
+        ask, state = known.ask, self.states.now
+        if known.state is None or known.early != (self.now < ask.patience_until):
+            return False
+        if known.protected != self._protected(ask):
+            return False
+        if known.state != state:
+            if self.shadow is None or ask.claim in self.kept:
+                return False
+            if ask.priority > self.least_victim or self._outranked(ask):
+                return False
+            if find(known.need, self.layers.room(NOW, known.protected), ask.avoid) is not None:
+                return False
+            if self.layers.looks_ahead and self._found_soon(known) is not None:
+                return False
+            known.state = state
+        return True
 
     def _keep_what_was_promised(self) -> None:
         """Rooms reserved by earlier passes that are free or becoming so stay with their claims."""
@@ -230,11 +244,14 @@ class Pass:
         """Keep room that is becoming free by itself, so that nobody else is given it and nobody more is stopped."""
         if not self.layers.looks_ahead:
             return False
-        found = find(self._patient_need(waiting), self.layers.room(SOON, waiting.protected), waiting.ask.avoid)
+        found = self._found_soon(waiting)
         if found is None:
             return False
         self._reserve(waiting, self._soon_taking(found, waiting.protected))
         return True
+
+    def _found_soon(self, waiting: Waiting) -> Found | None:
+        return find(self._patient_need(waiting), self.layers.room(SOON, waiting.protected), waiting.ask.avoid)
 
     def _patient_need(self, waiting: Waiting) -> Need:
         """While patience lasts, only its ideal rung is worth a reservation or somebody else's end."""
@@ -316,15 +333,15 @@ class Pass:
             return Wait(ask.claim, ask.run_uid, "", (), position, waiting.victims, waiting.starts_by)
         if waiting.said is not None:
             return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position, waiting.victims)
-        told = waiting.told
-        if told is None or waiting.state is None or told[0] != self.states.now:
+        told, last = waiting.told, waiting.reason
+        if waiting.state is None or waiting.told_in != self.states.now:
             view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
-            why = waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, waiting.reason)
+            waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, last)
+            waiting.told_in = self.states.now
+        why = waiting.reason
+        assert why is not None
+        if told is None or why is not last or told.position != position:
             blockers = why.blockers + waiting.more
-            wait = Wait(ask.claim, ask.run_uid, why.text, blockers, position, starts_by=waiting.starts_by)
-        elif told[1].position == position:
-            return told[1]
-        else:
-            wait = Wait(ask.claim, ask.run_uid, told[1].reason, told[1].blockers, position)
-        waiting.told = self.states.now, wait
-        return wait
+            told = Wait(ask.claim, ask.run_uid, why.text, blockers, position, starts_by=waiting.starts_by)
+            waiting.told = told
+        return told

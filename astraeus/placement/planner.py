@@ -1,5 +1,6 @@
 """The scheduler's decisions: a snapshot in, a plan out. Nothing here reads a clock, a file or a database."""
 
+from astraeus.placement.building import fleet_of
 from astraeus.placement.memory import Memory
 from astraeus.placement.passing import Pass, in_order
 from astraeus.placement.types import Plan, Snapshot
@@ -9,7 +10,7 @@ __all__ = ["Planner", "in_order", "plan"]
 
 def plan(snapshot: Snapshot, now: float) -> Plan:
     """Decide who is placed where, who must make room, and say for all others why they wait."""
-    return Pass(snapshot, now, Memory()).run()
+    return Pass(snapshot, now, Memory(fleet_of(snapshot.machines))).run()
 
 
 class Planner:
@@ -26,11 +27,8 @@ class Planner:
     def plan(self, snapshot: Snapshot, now: float) -> Plan:
         """The same as `plan(snapshot, now)`."""
         # A pass has its memory to itself: one beside it starts anew, and one that fails leaves nothing behind.
-        try:
-            memory = self._memories.pop()
-        except IndexError:
-            memory = Memory()
-        one = Pass(snapshot, now, memory, self._terse)
-        decided = one.run()
-        self._memories[:] = [one.memory]
+        memories, self._memories = self._memories, []
+        memory = memories[0].of(snapshot.machines) if memories else Memory(fleet_of(snapshot.machines))
+        decided = Pass(snapshot, now, memory, self._terse).run()
+        self._memories = [memory]
         return decided

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
@@ -50,7 +49,7 @@ class Reason:
 
     text: str
     blockers: tuple[str, ...]
-    of: tuple[int, int | None, "Standing"] | None = None
+    of: "Grounds | None" = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,20 +60,22 @@ class Standing:
     blockers: tuple[str, ...]
 
 
+Grounds = tuple[int, int | None, int, Standing]
+"""What a reason is made from: level and domain that came nearest, machines left out, what stands against the others."""
+
+
 def reason_of(need: Need, view: View, cluster: str, last: Reason | None = None) -> Reason:
     """Why a gang fits nowhere. The view is of its widest shape; `last` is what was said of the same need before."""
     if not need.steps:
         words = _impossible(need)
         return Reason(words, (words,))
     level, domain = _nearest(need, view)
-    standing = _blockers(level, domain, view, need.widest.worker)
-    if last is not None and last.of is not None and last.of[2] is standing and last.of[:2] == (level, domain):
-        return last
-    return _reason(need, view, cluster, (level, domain, standing))
+    of = level, domain, _apart(need, level), _blockers(level, domain, view, need.widest.worker)
+    return last if last is not None and last.of == of else _reason(need, view, cluster, of)
 
 
-def _reason(need: Need, view: View, cluster: str, of: tuple[int, int | None, Standing]) -> Reason:
-    level, domain, standing = of
+def _reason(need: Need, view: View, cluster: str, of: Grounds) -> Reason:
+    level, domain, lone, standing = of
     shape, has, blockers = need.widest, standing.has, standing.blockers
     if has >= shape.size > 1 and LEVELS[level].link in (INFINIBAND, ROCE):
         blockers = (*blockers, f"no {shape.size} of them have a rail in common")
@@ -86,7 +87,7 @@ def _reason(need: Need, view: View, cluster: str, of: tuple[int, int | None, Sta
     unit = "" if need.least is None else f" machine{_s(has)} with {shape.worker.gpus} free"
     subject = needs_words(need, where)
     text = f"Needs {subject}; {name} has {has}{unit}{detail}"
-    return Reason(text, blockers + _extra(need, level, subject, cluster), of)
+    return Reason(text, blockers + _extra(need, lone, subject, cluster), of)
 
 
 def needs_words(need: Need, where: str) -> str:
@@ -133,11 +134,13 @@ def _nearest_anew(need: Need, size: int, view: View) -> tuple[int, int | None]:
 
 
 def _nearest_domain(level: int, size: int, view: View) -> int:
-    if (level, size) not in view.nearest:
-        counts, most = view.counts(level), view.kind.capacity(level)
-        wide = int(most.max()) + 1
-        view.nearest[level, size] = int(np.argmax(((most >= size) * wide + counts) * wide + most))
-    domain: int = view.nearest[level, size]
+    key, most = (level, size), view.kind.capacity(level)
+    if key not in view.nearest:
+        wide = view.kind.most_ever(level) + 1
+        if level not in view.nearest:
+            view.nearest[level] = view.counts(level) * wide + most
+        view.nearest[key] = int((view.nearest[level] + (most >= size) * wide**2).argmax())
+    domain: int = view.nearest[key]
     return domain
 
 
@@ -160,22 +163,34 @@ def _standing(
 ) -> tuple[Ints, tuple[str, ...], tuple[str, ...]]:
     """The machines of a domain that could serve, and what stands against the others whatever runs there.
 
-    That is told before and after what runs there. It is kept with the kind, for all passes over one fleet.
+    That is told before and after what runs there. It is kept with the codes, until a machine there changes.
     """
-    key = ("standing", level, domain, worker.min_gbps, worker.interconnect, worker.named, worker.labels)
-    if key not in kind.memo:
-        rows = kind.fleet.rows_of(level, domain)
-        codes = kind.codes[rows]
-        if level != MACHINE_LEVEL:
-            apart = (kind.ids(level)[rows] < 0) & (codes == FITS)
-            codes = np.where(apart, np.where(kind.fleet.domains[level].ids[rows] < 0, UNLABELLED, PORTS), codes)
+    memo = kind.codes.at(level, domain)
+    key = (kind, worker.min_gbps, worker.interconnect, worker.named, worker.labels)
+    if key not in memo:
+        able, against = _sorted(level, domain, kind)
         told: dict[bool, list[str]] = {False: [], True: []}
-        for code in np.flatnonzero(np.bincount(codes)).tolist():
-            if code != FITS:
-                told[code > BUSY] += _told(code, rows[codes == code], level, kind.fleet, worker)
-        kind.memo[key] = kind.fleet.same(rows[codes == FITS]), tuple(told[False]), tuple(told[True])
-    able, before, after = cast(tuple[Ints, tuple[str, ...], tuple[str, ...]], kind.memo[key])
-    return able, before, after
+        for code, rows in against:
+            told[code > BUSY] += _told(code, rows, level, kind.fleet, worker)
+        memo[key] = able, tuple(told[False]), tuple(told[True])
+    standing: tuple[Ints, tuple[str, ...], tuple[str, ...]] = memo[key]
+    return standing
+
+
+def _sorted(level: int, domain: int | None, kind: Kind) -> tuple[Ints, list[tuple[int, Ints]]]:
+    """The machines of a domain that could serve, and the others by what keeps them from it."""
+    ids = kind.ids(level)
+    memo, key = kind.codes.at(level, domain), id(ids)
+    if key not in memo:
+        rows = kind.fleet.rows_of(level, domain)
+        codes = kind.codes.array[rows]
+        if level != MACHINE_LEVEL:
+            apart = (ids[rows] < 0) & (codes == FITS)
+            codes = np.where(apart, np.where(kind.fleet.domains[level].ids[rows] < 0, UNLABELLED, PORTS), codes)
+        present = np.flatnonzero(np.bincount(codes)).tolist()
+        memo[key] = rows[codes == FITS], [(code, rows[codes == code]) for code in present if code != FITS]
+    found: tuple[Ints, list[tuple[int, Ints]]] = memo[key]
+    return found
 
 
 def _taken(able: Ints, fit: Bools, view: View, worker: Worker) -> list[str]:
@@ -270,30 +285,30 @@ def _port_words(rows: Ints, level: int, worker: Worker, fleet: Fleet) -> list[st
     return [f"{number} {words}" for number, words in told if number]
 
 
-def _extra(need: Need, level: int, subject: str, cluster: str) -> tuple[str, ...]:
+def _extra(need: Need, lone: int, subject: str, cluster: str) -> tuple[str, ...]:
     """What is true beyond the nearest domain: that it could never fit, and machines left out for want of labels."""
     extra = []
     if need.ideal is None:
         extra.append(f"even idle and in full health {cluster} has no room for {subject}")
-    lone = 0 if LEVELS[level].link == ETHERNET or level == MACHINE_LEVEL else _apart(need)
     if lone:
         extra.append(f"{lone} machine{_s(lone)} without topology labels can only be used on looser rungs")
     return tuple(extra)
 
 
-def _apart(need: Need) -> int:
-    """Machines that would do but have no place on any level the gang may stand on."""
+def _apart(need: Need, level: int) -> int:
+    """Machines that would do but have no place on any level the gang may stand on; none where it needs no place."""
+    if LEVELS[level].link == ETHERNET or level == MACHINE_LEVEL:
+        return 0
     kind = need.widest.kind
-    key = ("apart", need.levels)
-    if key not in kind.memo:
-        placed = np.zeros(kind.usable.size, np.bool_)
+    memo, key = kind.codes.at(MACHINE_LEVEL, None), ("apart", need.levels)
+    if key not in memo:
+        placed = np.zeros(kind.fleet.size, np.bool_)
         for level in need.levels:
             if level != MACHINE_LEVEL:
                 placed |= kind.fleet.domains[level].ids >= 0
-        kind.memo[key] = int(np.count_nonzero(kind.usable & ~placed))
-    lone = kind.memo[key]
-    assert isinstance(lone, int)
-    return lone
+        memo[key] = int(np.count_nonzero(kind.usable & ~placed))
+    apart: int = memo[key]
+    return apart
 
 
 def _impossible(need: Need) -> str:

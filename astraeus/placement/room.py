@@ -8,7 +8,7 @@ import numpy as np
 from astraeus.placement.fleet import Fleet, Ints
 from astraeus.placement.holdings import Holdings, Owners, Taking, distinct
 from astraeus.placement.kinds import Kind
-from astraeus.placement.view import View
+from astraeus.placement.view import News, View
 
 VIEWS_MOST = 1_000
 JOURNAL_MOST = 2_000
@@ -34,7 +34,8 @@ class Room:
         self.owner = np.full(fleet.size, -1, np.int64)
         self.owned = np.zeros(fleet.size, np.int64)
         self.home_gpus = np.bincount(fleet.home, np.bitwise_count(self.free), minlength=fleet.homes)
-        self._open: Ints | None = None
+        self._open: News | None = None
+        self._open_at = 0
         self._empty()
 
     def _empty(self) -> None:
@@ -43,6 +44,7 @@ class Room:
         self.grown = 0
         self.views: dict[tuple[Kind, frozenset[str]], View] = {}
         self.memo: dict[Any, Any] = {}
+        self._news: dict[int, News] = {}
         self._refused: dict[Hashable, int] = {}
 
     def copy(self) -> "Room":
@@ -52,7 +54,7 @@ class Room:
         twin.free, twin.cpu, twin.memory = self.free.copy(), self.cpu.copy(), self.memory.copy()
         twin.owner, twin.owned = self.owner.copy(), self.owned.copy()
         twin.home_gpus = self.home_gpus.copy()
-        twin.given, twin._open = [], None
+        twin.given, twin._open, twin._open_at = [], None, 0
         twin._empty()
         return twin
 
@@ -70,12 +72,21 @@ class Room:
             if not shrunk.all():
                 self._grow()
 
+    def reconsider(self, rows: Ints) -> None:
+        """Look again at machines whose own state changed."""
+        self.views = {key: view for key, view in self.views.items() if not view.avoid}
+        for view in self.views.values():
+            view.usable = view.kind.usable
+        if rows.size:
+            self._changed(rows)
+            self._grow()
+
     def _tidy(self) -> None:
         """Keep no more views than were looked at lately, and no journal that all of them have read."""
         end = len(self.journal)
         if len(self.views) > VIEWS_MOST or end > JOURNAL_MOST:
             self.views = {key: view for key, view in self.views.items() if view.seen == end}
-            self.journal = []
+            self.journal, self._news, self._open = [], {}, None
             for view in self.views.values():
                 view.seen = 0
         if len(self.views) > VIEWS_MOST:
@@ -123,11 +134,21 @@ class Room:
         self.owned[holdings.rows[order]] = np.bitwise_count(holdings.masks[order])
         self.home_gpus = np.bincount(self.fleet.home, np.bitwise_count(self.free), minlength=self.fleet.homes)
 
-    def open_rows(self) -> Ints:
+    @property
+    def open(self) -> News:
         """Machines among which are all that have a free GPU."""
-        if self._open is None:
-            self._open = self.free.nonzero()[0]
+        if self._open is None or self._open_at != len(self.journal):
+            rows = self.free.nonzero()[0] if self._open is None else self._open.rows
+            self._open, self._open_at = News(self, rows), len(self.journal)
         return self._open
+
+    def news(self, since: int) -> News:
+        """The machines that the journal names from a step on, as they are now."""
+        news = self._news.get(since)
+        if news is None:
+            parts = self.journal[since:]
+            news = self._news[since] = News(self, distinct(parts) if len(parts) > 1 else parts[0])
+        return news
 
     def view(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> View:
         """Which machines fit this kind of worker now."""
@@ -157,7 +178,7 @@ class Room:
 
     def _changed(self, rows: Ints) -> None:
         self.journal.append(rows)
-        self.memo = {}
+        self.memo, self._news = {}, {}
 
     def _grow(self) -> None:
         self.grown += 1

@@ -1,5 +1,6 @@
 """Which machines of a room fit one kind of worker, counted by domain and kept current as room is taken."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class View:
         self.fit, self._rows = alike.fit.copy(), alike._rows
         self._counts = {level: counts.copy() for level, counts in alike._counts.items()}
         if room.given:
-            self._mend(distinct(room.given))
+            self._mend(News(room, distinct(room.given)))
 
     @property
     def rows(self) -> Ints:
@@ -107,54 +108,82 @@ class View:
 
     def refresh(self) -> None:
         """Take in what has changed in the room since the last look."""
-        journal = self.room.journal
-        if self.seen == len(journal):
+        end = len(self.room.journal)
+        if self.seen == end:
             return
-        news = journal[self.seen :]
-        rows = distinct(news) if len(news) > 1 else news[0]
-        self.seen = len(journal)
-        if rows.size > FEW_CHANGES:
+        news = self.room.news(self.seen)
+        self.seen = end
+        if news.rows.size > FEW_CHANGES:
             self.memo, self.nearest = {}, {}
             self._begin()
         else:
-            self._forget(rows)
-            self._mend(rows)
+            for level, known in self.memo.items():
+                for domain in news.domains(level):
+                    known.pop(domain, None)
+            self._mend(news)
 
     def memo_of(self, level: int, domain: int | None) -> dict[Any, Any]:
         """What was worked out for a domain, or for all machines."""
         return self.memo.setdefault(level, {}).setdefault(domain, {})
 
-    def _forget(self, rows: Ints) -> None:
-        for level, known in self.memo.items():
-            for domain in {None, *self.room.fleet.domains[level].ids[rows].tolist()}:
-                known.pop(domain, None)
-
-    def _mend(self, rows: Ints) -> None:
-        fits = self._fits(rows)
+    def _mend(self, news: "News") -> None:
+        rows = news.rows
+        fits = self.usable[rows] & news.fits(self.kind)
         changed = rows[fits != self.fit[rows]]
         if not changed.size:
             return
         self.fit[rows] = fits
         self._rows, self.nearest = None, {}
+        came = self.fit[changed]
+        if not came.all():
+            self._most.clear()
+        steps = np.where(came, 1, -1)
         for level, counts in self._counts.items():
             ids = self.kind.ids(level)[changed]
             placed = ids >= 0
-            np.add.at(counts, ids[placed], np.where(self.fit[changed[placed]], 1, -1))
-        self._most.clear()
+            np.add.at(counts, ids[placed], steps[placed])
+            if level in self._most:
+                self._most[level] = max(self._most[level], int(counts[ids[placed]].max(initial=0)))
+        self._most.pop(MACHINE_LEVEL, None)
 
     def _all_fits(self) -> Bools:
-        if not self.kind.gpus:
-            return self._fits(np.arange(self.room.fleet.size))
+        news = self.room.open if self.kind.gpus else News(self.room, np.arange(self.room.fleet.size))
         fit = np.zeros(self.room.fleet.size, np.bool_)
-        rows = self.room.open_rows()
-        fit[rows] = self._fits(rows)
+        fit[news.rows] = self.usable[news.rows] & news.fits(self.kind)
         return fit
 
-    def _fits(self, rows: Ints) -> Bools:
-        kind, room = self.kind, self.room
-        fits: Bools = self.usable[rows] & (np.bitwise_count(self.free_gpus(rows)) >= kind.gpus)
+
+class News:
+    """Some machines of a room as it is now, looked at once for all views."""
+
+    def __init__(self, room: "Room", rows: Ints) -> None:
+        self.room = room
+        self.rows = rows
+        self.free, self.cpu, self.memory = room.free[rows], room.cpu[rows], room.memory[rows]
+        self._memo: dict[Any, Any] = {}
+
+    def fits(self, kind: Kind) -> Bools:
+        """Which of them have the room for a worker of this kind."""
+        fits: Bools = self._once(("gpus", id(kind.allowed), kind.gpus), lambda: self._gpus(kind) >= kind.gpus)
         if kind.cpu:
-            fits &= room.cpu[rows] + SLACK >= kind.cpu
+            fits = fits & self._once(("cpu", kind.cpu), lambda: self.cpu + SLACK >= kind.cpu)
         if kind.memory:
-            fits &= room.memory[rows] + SLACK >= kind.memory
+            fits = fits & self._once(("memory", kind.memory), lambda: self.memory + SLACK >= kind.memory)
         return fits
+
+    def _gpus(self, kind: Kind) -> Ints:
+        key = ("free", id(kind.allowed))
+        gpus: Ints = self._once(key, lambda: np.bitwise_count(self.free & kind.allowed[self.rows]))
+        return gpus
+
+    def domains(self, level: int) -> set[int | None]:
+        """The domains of a level that they are in, and that of all machines."""
+        ids = self.room.fleet.domains[level].ids
+        domains: set[int | None] = self._once(level, lambda: {None, *ids[self.rows].tolist()})
+        return domains
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = make()
+        return found

@@ -1,5 +1,6 @@
 """A planner that remembers its last pass decides what one that starts anew would, whatever changed in between."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -9,12 +10,24 @@ from hypothesis import strategies as st
 from placement.drawing import applied, ask, draw
 from placement.fleets import asks, snapshots
 
-from astraeus.placement.building import fleet_of
+from astraeus.model.machine import LEAF
 from astraeus.placement.holdings import Owners
 from astraeus.placement.planner import Planner, plan
-from astraeus.placement.types import Plan, Snapshot
+from astraeus.placement.types import Machine, Plan, Snapshot
 
-EDITS = ("commit", "commit", "ask", "ask", "leave", "end", "stop", "gone", "priority", "cordon", "time", "late", "same")
+EDITS = (
+    *("commit", "commit", "ask", "ask", "leave", "end", "stop", "gone", "priority", "time", "late", "same"),
+    *("cordon", "drain", "gpu", "gpu", "doubt", "heal", "port", "moved", "lost", "new"),
+)
+STATES: dict[str, Callable[[Machine], dict[str, Any]]] = {
+    "cordon": lambda machine: {"refusal": None if machine.refusal else "cordoned"},
+    "drain": lambda _: {"refusal": "draining"},
+    "gpu": lambda machine: {"broken": machine.broken ^ 2},
+    "doubt": lambda machine: {"doubtful": machine.doubtful ^ 4},
+    "heal": lambda _: {"broken": 0, "doubtful": 0, "refusal": None},
+    "port": lambda machine: {"ports": machine.ports[1:]},
+    "moved": lambda machine: {"labels": {**machine.labels, LEAF: "l0"}},
+}
 
 
 def edited(world: Snapshot, edit: str, last: Plan, new: Any, dice: Any) -> Snapshot:
@@ -37,11 +50,19 @@ def edited(world: Snapshot, edit: str, last: Plan, new: Any, dice: Any) -> Snaps
         mine = [h for h in world.holdings if h.claim == claim]
         rest = tuple(h for h in world.holdings if h.claim != claim)
         return replace(world, holdings=rest + tuple(replace(h, stopping=True) for h in mine if edit == "stop"))
-    if edit == "cordon":
-        machine = dice.choice(world.machines)
-        changed = replace(machine, refusal=None if machine.refusal else "cordoned")
-        return replace(world, machines=tuple(changed if m is machine else m for m in world.machines))
-    return world
+    return replace(world, machines=tuple(machines_after(world.machines, edit, dice)))
+
+
+def machines_after(machines: tuple[Machine, ...], edit: str, dice: Any) -> Iterable[Machine]:
+    """The machines after a change to one of them."""
+    chosen = dice.choice(machines)
+    if edit in STATES:
+        return (replace(one, **STATES[edit](one)) if one is chosen else one for one in machines)
+    if edit == "lost" and len(machines) > 1:
+        return (one for one in machines if one is not chosen)
+    if edit == "new":
+        return (*machines, replace(chosen, name=f"new-{len(machines)}"))
+    return machines
 
 
 @settings(
@@ -85,4 +106,4 @@ def test_names_of_runs_long_gone_are_not_kept_for_ever(monkeypatch: Any) -> None
     for number in range(10):
         world = replace(world, asks=(ask(f"n{number}", number, gpus=8, machines=1),), holdings=())
         assert planner.plan(world, 0.0) == plan(replace(world, machines=(*world.machines,)), 0.0)
-    assert len(Owners.of(fleet_of(world.machines)).names) < 10
+    assert len(Owners.of(planner._memories[0].fleet).names) < 10
