@@ -12,7 +12,7 @@ from astraeus.ledger.core import Tx
 from astraeus.ledger.members import stop_members
 from astraeus.ledger.outbox import Letter, workflow_id_of
 from astraeus.ledger.rooms import CPU_TRACE
-from astraeus.ledger.tables import allocation, claim, event, reservation, run
+from astraeus.ledger.tables import claim, reservation, run
 from astraeus.model import words
 from astraeus.model.errors import StaleTerm
 from astraeus.model.messages import HIGHER_PRIORITY, MessageKind
@@ -204,7 +204,7 @@ async def _ports(tx: Tx, leaders: Sequence[tuple[Grant, str]]) -> dict[int, tupl
 async def _allocate(tx: Tx, cluster_name: str, placed: Sequence[tuple[_Party, Grant]]) -> None:
     """Write the allocations, then move them onto the machines by compare-and-set."""
     rows = [_allocation(cluster_name, party, member) for party, grant in placed for member in grant.members]
-    await tx.conn.execute(insert(allocation), rows)
+    await tx.conn.execute(sql.ALLOCATE, rows)
     claims = sorted(party.id for party, _ in placed)
     taken = await tx.conn.scalars(sql.TAKE, {"b_cluster": cluster_name, "b_claims": claims})
     if set(taken) != {row["machine"] for row in rows}:
@@ -253,7 +253,7 @@ async def _tell(tx: Tx, cluster_name: str, placed: Sequence[tuple[_Party, Grant]
     """Tell runs and readers of grants."""
     await outbox.add_all(tx, [party.letter(cluster_name, "placed", "scheduler") for party, _ in placed])
     rows = [party.event(tx.now, "placed", f"Placed on {grant.place.words}") for party, grant in placed]
-    await tx.conn.execute(insert(event), rows)
+    await tx.conn.execute(sql.RECORD, rows)
     for party, _ in placed:
         _announce(tx, party)
         if party.parent is not None:
@@ -286,7 +286,7 @@ async def _evict(
     await stop_members(tx, [(party.run_uid, party.attempt) for party, _ in due])
     await outbox.add_all(tx, [party.letter(cluster_name, "preempt", by, HIGHER_PRIORITY) for party, by in due])
     rows = [party.event(tx.now, "preempted", f"Preempted by higher-priority work ({by})") for party, by in due]
-    await tx.conn.execute(insert(event), rows)
+    await tx.conn.execute(sql.RECORD, rows)
     for party, _ in due:
         _announce(tx, party)
     return True

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, Update, bindparam, select, update
+from sqlalchemy import BindParameter, Select, Update, bindparam, insert, select, update
 
 from astraeus.ledger.rooms import lock_machines, room_of
-from astraeus.ledger.tables import claim, cluster, machine, reservation, run, workspace
+from astraeus.ledger.tables import allocation, claim, cluster, event, machine, reservation, run, workspace
 
 CLUSTER: BindParameter[str] = bindparam("b_cluster")
 CLAIMS: BindParameter[Any] = bindparam("b_claims", expanding=True)
@@ -58,6 +58,7 @@ def _taking() -> Update:
     )
 
 
+ALLOCATE, RECORD = insert(allocation), insert(event)
 ROOMS = _rooms()
 TAKE = _taking().returning(machine.c.name)
 

@@ -9,7 +9,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, bindparam, func, select
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.snapshot import load_snapshot, read_claims, read_machines, read_reserved
@@ -29,12 +29,38 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """Which of a cluster's parts the feed names, and how far it was read."""
+    """Which of a cluster's parts the feed names."""
 
-    seen: int
-    machines: frozenset[str] = frozenset()
-    runs: frozenset[str] = frozenset()
-    room: bool = False
+    machines: frozenset[str]
+    runs: frozenset[str]
+    room: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """A cluster's own row, both ends of the feed, and what it names beyond what was read; None: too much to follow."""
+
+    factors: Any
+    term: int
+    oldest: int
+    newest: int
+    changed: _Changed | None
+
+
+def _head() -> Select[Any]:
+    """A row at least, and one for each thing that the feed names."""
+    oldest, newest = (select(func.coalesce(end(change.c.seq), 0)).scalar_subquery() for end in (func.min, func.max))
+    since = (change.c.seq > bindparam("b_seen")) & (change.c.kind != "event")
+    return (
+        select(cluster.c.factors, cluster.c.pass_term, oldest.label("oldest"), newest.label("newest"))
+        .add_columns(change.c.kind, change.c.key)
+        .outerjoin(change, since)
+        .where(cluster.c.name == bindparam("b_cluster"))
+        .limit(bindparam("b_most"))
+    )
+
+
+HEAD = _head()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,58 +98,44 @@ class SnapshotKeeper:
         """The cluster as `tx` sees it. Its parts are the same objects as before where nothing in them changed."""
         async with self._turn:
             head = await self._head(tx)
-            self.term = head.pass_term
-            if self._snapshot is None or not self._follows(head):
+            self.term = head.term
+            if self._snapshot is None or not self._follows(head) or head.changed is None:
                 return await self._load(tx, head)
-            changed = await self._changed(tx, head.newest)
-            if changed is None:
-                return await self._load(tx, head)
-            kept = await self._follow(tx, changed, head.factors)
+            kept = await self._follow(tx, head.changed, head)
             if not 0 <= tx.now - self._loaded_at < CHECKED_SECONDS and kept != await self._load(tx, head):
                 log.error("the snapshot kept of %s had gone wrong; it was read anew", self.cluster)
             return self._snapshot
 
-    async def _head(self, tx: Tx) -> Any:
-        """The cluster's factors, its term and both ends of the feed."""
-        oldest, newest = (select(func.coalesce(end(change.c.seq), 0)).scalar_subquery() for end in (func.min, func.max))
-        query = select(cluster.c.factors, cluster.c.pass_term, oldest.label("oldest"), newest.label("newest"))
-        head = (await tx.conn.execute(query.where(cluster.c.name == self.cluster))).one_or_none()
-        if head is None:
+    async def _head(self, tx: Tx) -> _Head:
+        """The cluster's own row, both ends of the feed, and what it names since it was last read."""
+        values = {"b_cluster": self.cluster, "b_seen": self._seen, "b_most": MANY + 1}
+        rows = (await tx.conn.execute(HEAD, values)).all()
+        if not rows:
             raise NotFound(f"There is no cluster {self.cluster}")
-        return head
-
-    def _follows(self, head: Any) -> bool:
-        """Whether the feed goes on from where it was read to, with nothing pruned and nothing taken back."""
-        return bool(head.newest == self._seen or head.oldest <= self._seen + 1 <= head.newest)
-
-    async def _changed(self, tx: Tx, newest: int) -> _Changed | None:
-        """What the feed names since it was last read; None where that is too much to follow."""
-        if newest == self._seen:
-            return _Changed(newest)
-        query = (
-            select(change.c.kind, change.c.key)
-            .where(change.c.seq > self._seen, change.c.seq <= newest, change.c.kind.in_(SHOWN))
-            .limit(MANY + 1)
-        )
-        rows = (await tx.conn.execute(query)).all()
-        if len(rows) > MANY:
-            return None
         keys: dict[str, set[str]] = defaultdict(set)
-        for kind, key in rows:
-            keys[kind].add(key)
+        for row in rows:
+            keys[row.kind].add(row.key)
         prefix = f"{self.cluster}/"
-        machines = frozenset(key.removeprefix(prefix) for key in keys["machine"] if key.startswith(prefix))
-        runs = frozenset(key.partition("/")[2] for key in keys["run"])
-        return _Changed(newest, machines, runs, self.cluster in keys["cluster"])
+        changed = _Changed(
+            frozenset(key.removeprefix(prefix) for key in keys["machine"] if key.startswith(prefix)),
+            frozenset(key.partition("/")[2] for key in keys["run"]),
+            self.cluster in keys["cluster"],
+        )
+        first = rows[0]
+        return _Head(first.factors, first.pass_term, first.oldest, first.newest, None if len(rows) > MANY else changed)
 
-    async def _follow(self, tx: Tx, changed: _Changed, factors: Any) -> Snapshot:
+    def _follows(self, head: _Head) -> bool:
+        """Whether the feed goes on from where it was read to, with nothing pruned and nothing taken back."""
+        return head.newest == self._seen or head.oldest <= self._seen + 1 <= head.newest
+
+    async def _follow(self, tx: Tx, changed: _Changed, head: _Head) -> Snapshot:
         """Read what changed; nothing of it is kept until all of it is read."""
         assert self._snapshot is not None
         machines = await read_machines(tx, self.cluster, changed.machines) if changed.machines else []
         asks, holdings = await read_claims(tx, self.cluster, changed.runs) if changed.runs else ([], [])
         reserved = await read_reserved(tx, self.cluster) if changed.room else self._snapshot.reserved
         dirty = self._put(changed.machines, machines, changed.runs, asks, holdings)
-        return self._keep(changed.seen, self._snapshot, dirty, reserved, factors)
+        return self._keep(head.newest, self._snapshot, dirty, reserved, head.factors)
 
     def _put(
         self,
@@ -162,7 +174,7 @@ class SnapshotKeeper:
         self._snapshot = replace(before, **parts) if parts else before
         return self._snapshot
 
-    async def _load(self, tx: Tx, head: Any) -> Snapshot:
+    async def _load(self, tx: Tx, head: _Head) -> Snapshot:
         whole = await load_snapshot(tx, self.cluster)
         self.loads += 1
         names = {machine.name for machine in whole.machines} | self._machines.keys()

@@ -111,6 +111,14 @@ def _machines() -> Select[Any]:
 WAITING, HELD, PORTS, MACHINES = _waiting(), _held(), _ports(), _machines()
 RUNS: BindParameter[Any] = bindparam("uids", expanding=True)
 NAMES: BindParameter[Any] = bindparam("names", expanding=True)
+RESERVED = select(reservation).where(reservation.c.cluster == CLUSTER).order_by(*reservation.primary_key)
+WISHES = select(
+    run.c.uid,
+    run.c.size,
+    run.c.spec["preemptible"].label("preemptible"),
+    run.c.spec["task_template", "time_limit_seconds"].label("time_limit_seconds"),
+    run.c.spec["task_template", "requested_resources"].label("resources"),
+).where(run.c.uid.in_(RUNS))
 WAITING_OF, HELD_OF = WAITING.where(claim.c.run_uid.in_(RUNS)), HELD.where(claim.c.run_uid.in_(RUNS))
 PORTS_OF, MACHINES_OF = PORTS.where(nic.c.machine.in_(NAMES)), MACHINES.where(machine.c.name.in_(NAMES))
 """Made once: SQLAlchemy takes longer to put a statement together than SQLite to answer it."""
@@ -148,8 +156,8 @@ async def read_claims(
 
 async def read_reserved(tx: Tx, cluster_name: str) -> tuple[Reserved, ...]:
     """The cluster's reservations."""
-    query = select(reservation).where(reservation.c.cluster == cluster_name).order_by(*reservation.primary_key)
-    return tuple(Reserved(row.claim, row.machine, row.gpu_mask) for row in await tx.conn.execute(query))
+    rows = await tx.conn.execute(RESERVED, {"cluster": cluster_name})
+    return tuple(Reserved(row.claim, row.machine, row.gpu_mask) for row in rows)
 
 
 async def read_machines(tx: Tx, cluster_name: str, names: Collection[str] | None = None) -> list[Machine]:
@@ -247,14 +255,7 @@ async def _wishes_of(tx: Tx, uids: set[str]) -> dict[str, _Wish]:
     """The wishes of these runs; only those not yet known are read."""
     unknown = sorted(uids - _wishes.keys())
     for i in range(0, len(unknown), SPECS_PER_QUERY):
-        query = select(
-            run.c.uid,
-            run.c.size,
-            run.c.spec["preemptible"].label("preemptible"),
-            run.c.spec["task_template", "time_limit_seconds"].label("time_limit_seconds"),
-            run.c.spec["task_template", "requested_resources"].label("resources"),
-        ).where(run.c.uid.in_(unknown[i : i + SPECS_PER_QUERY]))
-        for row in await tx.conn.execute(query):
+        for row in await tx.conn.execute(WISHES, {"uids": unknown[i : i + SPECS_PER_QUERY]}):
             _wishes[row.uid] = _wish(row)
     found = {uid: _wishes[uid] for uid in uids}
     for uid in found:
