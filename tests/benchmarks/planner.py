@@ -177,9 +177,9 @@ def small(number: int) -> Ask:
 
 
 def incremental(world: Snapshot) -> Iterator[dict[str, Any]]:
-    """Passes over a settled queue in which one claim has changed, by what happened to it."""
+    """Passes over a settled queue in which one thing has changed: a claim came, was placed or ended, a machine is down."""
     planner = Planner()
-    times: dict[str, list[float]] = {"": [], "_placed": [], "_ended": []}
+    times: dict[str, list[float]] = {"": [], "_placed": [], "_ended": [], "_machine": []}
 
     def after(what: str, world: Snapshot) -> Plan:
         begin = time.process_time()
@@ -199,6 +199,10 @@ def incremental(world: Snapshot) -> Iterator[dict[str, Any]]:
         planner.plan(world, 0.0)
         world = replace(world, holdings=tuple(holding for holding in world.holdings if holding.claim != number))
         after("_ended", world)
+        lost = dice.choice(world.machines)
+        down = replace(lost, refusal="down")
+        after("_machine", replace(world, machines=tuple(down if one is lost else one for one in world.machines)))
+        planner.plan(world, 0.0)
     for name, found in times.items():
         yield row(f"pass_incremental{name}_ms_p50", statistics.median(found))
 
