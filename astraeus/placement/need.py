@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Need:
     ideal: tuple[int, Shape] | None
     ladder: Hashable
     least_size: int
-    memo: dict[str, "Need"] = field(default_factory=dict, compare=False)
+    memo: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def tight(self) -> "Need":
         """The same need on levels of its ideal rung and tighter only."""
@@ -60,7 +61,8 @@ class Need:
             self.memo["tight"] = replace(
                 self, levels=levels, steps=steps_on(levels, self.shapes), ladder=ladder, least_size=least_size, memo={}
             )
-        return self.memo["tight"]
+        tight: Need = self.memo["tight"]
+        return tight
 
 
 def need_of(resources: Resources, fleet: Fleet) -> Need:

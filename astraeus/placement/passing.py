@@ -149,7 +149,7 @@ class Pass:
     def _decide(self, ask: Ask) -> None:
         state = self.states.now
         need = need_of(ask.resources, self.fleet)
-        promised = self._drop(ask.claim)
+        promised = self._drop(ask.claim) if ask.claim in self.kept else None
         waiting = Waiting(ask, need, self._protected(ask), early=self.now < ask.patience_until)
         if self._place(waiting, may_displace=promised is None):
             return
@@ -262,6 +262,8 @@ class Pass:
         return taking_of(found, view, self.layers.room(NOW, protected).free)
 
     def _preempt(self, waiting: Waiting) -> bool:
+        if waiting.ask.priority <= self.least_victim:
+            return False
         answer = find_victims(
             self._patient_need(waiting),
             waiting.ask.priority,

@@ -85,7 +85,10 @@ def _reason(need: Need, view: View, cluster: str, of: Grounds) -> Reason:
     name = cluster if domain is None else view.room.fleet.domains[level].keys[domain][-1] or cluster
     detail = f" ({', '.join(blockers)})" if blockers else ""
     unit = "" if need.least is None else f" machine{_s(has)} with {shape.worker.gpus} free"
-    subject = needs_words(need, where)
+    key = f"words {where}"
+    if key not in need.memo:
+        need.memo[key] = needs_words(need, where)
+    subject = need.memo[key]
     text = f"Needs {subject}; {name} has {has}{unit}{detail}"
     return Reason(text, blockers + _extra(need, lone, subject, cluster), of)
 

@@ -177,7 +177,7 @@ def small(number: int) -> Ask:
 
 
 def incremental(world: Snapshot) -> Iterator[dict[str, Any]]:
-    """Passes over a settled queue in which one thing has changed: a claim came, was placed or ended, a machine is down."""
+    """Passes over a settled queue after one change: a claim came, one is placed or ended, a machine is down."""
     planner = Planner()
     times: dict[str, list[float]] = {"": [], "_placed": [], "_ended": [], "_machine": []}
 

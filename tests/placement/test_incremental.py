@@ -66,7 +66,7 @@ def machines_after(machines: tuple[Machine, ...], edit: str, dice: Any) -> Itera
 
 
 @settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
