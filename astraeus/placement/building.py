@@ -13,7 +13,7 @@ from astraeus.placement.types import Machine
 
 RAILS_MAX = 62
 OWNERS_MOST = 5_000
-MEMO_MOST = 20_000
+MEMO_MOST = 10_000
 LABELS = {"fabric": FABRIC, "spine": SPINE, "leaf": LEAF, "rack": RACK, "nvlink_domain": NVLINK, "roce": ROCE}
 SPINE_PARTS = ("fabric?", "spine")
 LEAF_PARTS = ("fabric?", "leaf")

@@ -12,7 +12,7 @@ from astraeus.placement.fleet import Fleet
 from astraeus.placement.kinds import Kind, Worker, kind_of
 from astraeus.placement.ladder import LEVELS, MACHINE_LEVEL, levels_for
 
-NEEDS_KEPT = 50_000
+NEEDS_KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
