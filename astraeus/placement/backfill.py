@@ -26,6 +26,7 @@ def gather(need: Need, room: Room, ends: Floats, own: Ints, now: float) -> Gathe
 
     `ends` is when each machine's last holder must be gone. Where no time is known, those are chosen that lack
     fewest machines with a known end. `own` are machines kept for it before; they are kept unless others are better.
+    Of machines that are free in time, those of the fewest leaf groups are kept, so that others have what is scattered.
     """
     best: tuple[tuple[float, int, int, int], Found] | None = None
     for level, shape in need.steps:
@@ -64,7 +65,24 @@ def _soonest(level: int, size: int, view: View, times: Floats, own: Ints) -> tup
     known, held = (_sums(given, first[able], size) for given in (np.isfinite(times[rows]), fresh[rows] == 0))
     pick = int(np.lexsort((domains[able], -held, -known, last))[0])
     start = first[able][pick]
-    return int(domains[able][pick]), rows[start : start + size]
+    inside = rows[start : start + counts[able][pick]]
+    ready = np.isfinite(times[inside]) & (times[inside] <= last[pick])
+    return int(domains[able][pick]), _together(size, inside, ready, view.room.fleet.home, fresh)
+
+
+def _together(size: int, rows: Ints, ready: Bools, home: Ints, fresh: Ints) -> Ints:
+    """`size` of these machines in as few leaf groups as have those that are ready in time, then others of the same."""
+    groups, number = np.unique(home[rows], return_inverse=True)
+    if groups.size == 1:
+        return rows[:size]
+    good, every = np.bincount(number, ready), np.bincount(number)
+    order = np.lexsort((groups, -np.bincount(number, fresh[rows] == 0), -good))
+    enough = (np.cumsum(good[order]) >= min(size, int(ready.sum()))) & (np.cumsum(every[order]) >= size)
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    best = np.lexsort((np.arange(rows.size), place[number], ~ready))
+    chosen: Ints = rows[best[place[number][best] <= int(np.argmax(enough))][:size]]
+    return chosen
 
 
 def _sums(given: Bools, starts: Ints, size: int) -> Ints:

@@ -186,19 +186,37 @@ def _several_spines(size: int, groups: int, counts: Ints, spine: Ints, spines: I
 
 
 def _quotas(size: int, groups: int, counts: Ints, allowed: Ints) -> dict[int, int]:
-    """How many machines each chosen group gives: evenly, from the groups with least left over that can."""
-    share = -(-size // groups)
-    wide = allowed[counts[allowed] >= share]
-    if wide.size >= groups:
-        chosen = wide[np.lexsort((wide, counts[wide]))][:groups]
-    else:
-        chosen = allowed[np.lexsort((allowed, -counts[allowed]))][:groups]
-    quotas = {int(group): 0 for group in chosen}
+    """How many machines each chosen group gives: from the groups with least left over together, evenly."""
+    quotas = dict.fromkeys(_least_left_over(size, groups, counts, allowed), 0)
     left = size
     for place, group in enumerate(sorted(quotas, key=lambda g: (int(counts[g]), g))):
         quotas[group] = min(int(counts[group]), left // (len(quotas) - place))
         left -= quotas[group]
     return {group: quota for group, quota in sorted(quotas.items()) if quota}
+
+
+def _least_left_over(size: int, groups: int, counts: Ints, allowed: Ints) -> list[int]:
+    """So many groups that hold the gang: the largest, each exchanged for the smallest that still does.
+
+    What is left of a group that a gang crosses into is of little use to the next one, so remnants are used up first.
+    """
+    order = allowed[np.lexsort((-allowed, counts[allowed]))]
+    chosen: list[int] = order[: -groups - 1 : -1].tolist()
+    rest: list[int] = order[:-groups].tolist()
+    left_over = int(counts[chosen].sum()) - size
+    for place in reversed(range(groups)):
+        if not left_over or not rest:
+            break
+        group, others = chosen[place], counts[rest]
+        smallest = int(np.searchsorted(others, counts[group] - left_over))
+        if smallest == len(rest) or others[smallest] == counts[group]:
+            continue
+        # Of equal groups the one with the lowest number stands last.
+        smallest = int(np.searchsorted(others, others[smallest], side="right")) - 1
+        left_over -= int(counts[group] - others[smallest])
+        chosen[place] = rest.pop(smallest)
+        rest.append(group)
+    return chosen
 
 
 def _best_rows(size: int, view: View, rows: Ints) -> Ints:
