@@ -61,6 +61,16 @@ class Outcome:
         held = sum(moment.used * max(0.0, min(until, end) - moment.at) for moment, until in self._spans())
         return held / (self.gpus * (end - begin)) if end > begin and self.gpus else 0.0
 
+    def demand_met(self) -> float:
+        """GPUs held over those that could be: as many as were asked for, up to all; while jobs came."""
+        end = max((start.job.submit for start in self.starts), default=0.0)
+        held = wanted = 0.0
+        for moment, until in self._spans():
+            lasts = max(0.0, min(until, end) - moment.at)
+            held += moment.used * lasts
+            wanted += min(self.gpus, moment.used + moment.waiting) * lasts
+        return held / wanted if wanted else 1.0
+
     def _spans(self) -> Iterator[tuple[Moment, float]]:
         for moment, following in zip(self.moments, self.moments[1:], strict=False):
             yield moment, following.at
@@ -87,17 +97,21 @@ class Outcome:
             if len(start.machines) <= len(fewest) and all(name in home for name in start.machines)
         ]
 
-    def leaf_ratio(self) -> float:
-        """The mean of `leaf_ratios`; 1 is the best there can be."""
-        return statistics.fmean(ratio for _, ratio in self.leaf_ratios()) if self.leaf_ratios() else 1.0
+    def leaf_ratio(self, least: int = 1) -> float:
+        """The mean of `leaf_ratios` of gangs of at least so many machines; 1 is the best there can be."""
+        ratios = [ratio for size, ratio in self.leaf_ratios() if size >= least]
+        return statistics.fmean(ratios) if ratios else 1.0
 
     def rows(self) -> list[tuple[str, str]]:
         """The figures as people read them."""
-        hours = 3600.0
+        hours, ratios = 3600.0, self.leaf_ratios()
+        gangs = sum(size > 1 for size, _ in ratios)
+        leaves = f"{self.leaf_ratio():.3f} of the fewest possible over {len(ratios)} starts"
+        met = f"{self.demand_met():.1%} of what was asked for and there"
         return [
             ("Jobs", f"{self.finished} finished, {self.unplaced} never placed, {self.too_large} larger than the fleet"),
-            ("Utilisation", f"{self.utilisation():.1%} of {self.gpus} GPUs while jobs came"),
-            ("Leaf groups", f"{self.leaf_ratio():.3f} of the fewest possible, over {len(self.leaf_ratios())} starts"),
+            ("Utilisation", f"{self.utilisation():.1%} of {self.gpus} GPUs while jobs came; {met}"),
+            ("Leaf groups", f"{leaves}; {self.leaf_ratio(2):.3f} over {gangs} on two machines and more"),
             ("Preemptions", str(self.preemptions)),
             ("Failures", f"{self.failures} of machines, which ended {self.failed_attempts} attempts"),
             ("Lost", f"{self.lost / hours:,.1f} GPU-hours of work since the last checkpoint"),
@@ -120,7 +134,9 @@ class Outcome:
             "too_large": self.too_large,
             "gpus": self.gpus,
             "utilisation": round(self.utilisation(), 4),
+            "demand_met": round(self.demand_met(), 4),
             "leaf_ratio_mean": round(self.leaf_ratio(), 4),
+            "leaf_ratio_gangs_mean": round(self.leaf_ratio(2), 4),
             "preemptions": self.preemptions,
             "failures": self.failures,
             "failed_attempts": self.failed_attempts,

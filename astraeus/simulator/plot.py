@@ -6,7 +6,7 @@ from typing import Any
 from astraeus.model.errors import Invalid
 from astraeus.simulator.outcome import Outcome
 
-DAY = 86_400.0
+DAY, HOUR = 86_400.0, 3600.0
 
 
 def draw(outcome: Outcome, path: Path) -> None:
@@ -29,7 +29,8 @@ def draw(outcome: Outcome, path: Path) -> None:
     axes[1][1].set(title="Leaf groups used / fewest possible", xlabel="machines of the gang")
     figure.suptitle(
         f"utilisation {outcome.utilisation():.1%}, leaf groups {outcome.leaf_ratio():.3f}, "
-        f"goodput {outcome.goodput():.2%}, {outcome.preemptions} preemptions, {outcome.failures} failures"
+        f"goodput {outcome.goodput():.2%}, {outcome.preemptions} preemptions, {outcome.failures} failures, "
+        f"{outcome.lost / HOUR:,.0f} GPU-hours lost"
     )
     try:
         figure.savefig(path, dpi=110, format="png")

@@ -34,6 +34,7 @@ def test_one_after_the_other() -> None:
     assert (outcome.finished, outcome.ended_at) == (3, 210)
     assert outcome.useful == outcome.held == 160 * 8
     assert outcome.utilisation() == pytest.approx(150 / 200)
+    assert outcome.demand_met() == 1
 
 
 def test_a_short_job_passes_a_gang_that_waits_and_a_long_one_does_not() -> None:
@@ -74,6 +75,13 @@ def test_a_failed_machine_takes_its_gang_with_it_and_comes_back() -> None:
     assert any(moment.down for moment in outcome.moments)
 
 
+def test_room_that_no_gang_fits_in_is_demand_that_is_not_met() -> None:
+    # Eight of sixteen GPUs are held for 50 s while sixteen more are waited for, then all of them for 30 s.
+    outcome = replay(2, Job(0, 8, 50), Job(0, 16, 30), Job(100, 8, 10))
+    assert outcome.demand_met() == pytest.approx((50 * 8 + 30 * 16) / (80 * 16))
+    assert outcome.figures()["demand_met"] == pytest.approx(0.6875)
+
+
 def test_what_never_fits_ends_the_replay() -> None:
     outcome = replay(2, Job(0, 999, 10), Job(0, 8, 10), Job(0, 16, 10), keep_within="machine")
     assert (outcome.too_large, outcome.finished, outcome.unplaced) == (1, 1, 1)
@@ -86,6 +94,9 @@ def test_leaf_groups_are_compared_with_the_fewest_possible() -> None:
     outcome = replay(8, Job(0, 24, 100), Job(0, 24, 100), Job(1, 16, 10))
     assert [(size, ratio) for size, ratio in outcome.leaf_ratios()] == [(3, 1), (3, 1), (2, 2)]
     assert outcome.leaf_ratio() == pytest.approx(4 / 3)
+    assert (
+        replay(8, Job(0, 24, 100), Job(0, 24, 100), Job(1, 16, 10), Job(1, 8, 10)).leaf_ratio(2) == outcome.leaf_ratio()
+    )
     assert outcome.starts[-1].rung is Rung.FABRIC
     patient = replay(8, Job(0, 24, 100), Job(0, 24, 100), Job(1, 16, 10), patience_seconds=500)
     assert patient.leaf_ratio() == 1
