@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from support.stack import DevStack
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -17,6 +17,8 @@ QUIET = (
     *("--disable-sync", "--disable-quic", "--no-first-run"),
 )
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+expect.set_options(timeout=15_000)
+"""More than a page pauses between two changes, and less than after which it asks again without any."""
 EVIL = """<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>{{constructor.constructor('pwned=3')()}}"""
 """What must be shown as it is, wherever a user's words are shown."""
 

@@ -164,7 +164,7 @@ def test_runs_of_a_label_are_chosen_and_ordered_together(console: Console) -> No
     page.get_by_label("Choose every run of this page").check()
     orders.get_by_role("button", name="Delete").click()
     dialog.get_by_role("button", name="Delete all").click()
-    expect(page.get_by_text("No run is like that")).to_be_visible()
+    expect(page.get_by_text("No run is like that")).to_be_visible(timeout=60_000)
 
 
 def test_events_of_the_workspace_are_live_and_searched(console: Console) -> None:
