@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from stack.conftest import logs, shell
+from support.scripts import until
 from support.stack import DevStack
 
 pytestmark = pytest.mark.slow
@@ -57,7 +58,7 @@ def test_a_worker_fails_and_starts_again_alone(stack: DevStack, tmp_path: Path) 
 
 
 def test_workers_run_as_there_is_room_and_a_cancelled_run_leaves_none(stack: DevStack, tmp_path: Path) -> None:
-    stack.submit(shell("many", SCRIPT % (tmp_path / "never"), machines=18, gpus=1, start="Independent"))
+    stack.submit(shell("many", until(tmp_path / "never"), machines=18, gpus=1, start="Independent"))
     full = "16 of 18 workers running; 2 waiting: Needs 1 machine"
     run = stack.see("many", lambda run: run["reason"].startswith(full))
     assert sum(worker["machine"] is None for worker in run["workers"]) == 2
