@@ -11,12 +11,12 @@ from starlette.types import Scope
 from api import errors, openapi
 from api.console.mount import Console
 from api.middleware import Observed
-from api.routes import agent, belongings, events, fleet, health, logs, runs, snapshot, templates, topology
+from api.routes import agent, belongings, events, fleet, health, logs, runs, shares, snapshot, templates, topology
 from api.state import AppState
 
 DISTRIBUTION = "astraeus-orchestrator"
 DESCRIPTION = "Runs large distributed training: whole gangs, tight placement, recovery by itself."
-ROUTERS = (runs, logs, events, templates, fleet, topology, snapshot, belongings, agent, health)
+ROUTERS = (runs, logs, events, templates, fleet, topology, snapshot, shares, belongings, agent, health)
 
 
 def create_app(state: AppState) -> FastAPI:

@@ -9,10 +9,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from astraeus.ledger import migrate, tenancy, tokens
+from astraeus.ledger import migrate, shares, tenancy, tokens
 from astraeus.ledger.core import Ledger
 from astraeus.model.errors import AstraeusError, Invalid
 from astraeus.model.names import canonical, name_fault
+
+DAY = 86_400.0
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -26,6 +28,11 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     machine = commands.add_parser("machine-token", help="prints a new token for the agents of a cluster")
     machine.add_argument("cluster")
     machine.add_argument("--token-name", default="machines")
+    operator = commands.add_parser("operator-token", help="prints a new token of an admin of all workspaces")
+    operator.add_argument("--token-name", default="operator")
+    half_life = commands.add_parser("half-life", help="how long use takes to count half for fair shares on a cluster")
+    half_life.add_argument("cluster")
+    half_life.add_argument("days", type=float)
     commands.add_parser("upgrade", help="bring the ledger's schema up to date")
     return parser.parse_args(argv)
 
@@ -48,8 +55,14 @@ async def carry_out(options: argparse.Namespace) -> str | None:
         await migrate.upgrade(ledger)
         if options.command == "upgrade":
             return None
+        if options.command == "operator-token":
+            async with ledger.transaction() as tx:
+                return (await tokens.create_token(tx, name=options.token_name, kind="user", role="admin"))[1]
         cluster = checked(options.cluster, "cluster")
         async with ledger.transaction() as tx:
+            if options.command == "half-life":
+                await shares.set_half_life(tx, cluster, options.days * DAY)
+                return None
             await tenancy.ensure_cluster(tx, cluster)
             if options.command == "machine-token":
                 _, secret = await tokens.create_token(

@@ -70,11 +70,11 @@ async def plan(scope: Scope, raw: Any, cluster: str | None) -> PlanView:
         await check(tx, scope.workspace.id, spec)
         outlook = scope.state.outlooks.of(cluster)
         snapshot = await outlook.snapshot(tx)
-    task, now = spec.task_template, tx.now
+    task, now, owner = spec.task_template, tx.now, scope.workspace.path
     wanted, limit = task.requested_resources, task.time_limit_seconds
     size = wanted.machines if spec.start == "Independent" else None
     one = one_worker(wanted, size) if size else wanted
-    asked, asks = planner.asking_each(snapshot, one, size or 1, spec.priority, now, limit)
+    asked, asks = planner.asking_each(snapshot, one, size or 1, spec.priority, now, limit, owner)
     decided = await outlook.plan(asked, now)
     claims = {ask.claim for ask in asks}
     placed = [grant for grant in decided.grants if grant.claim in claims]

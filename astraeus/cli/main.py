@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from astraeus.cli import belongings, fleet, local, logs, offline, runs, simulate, submit, templates, topology
+from astraeus.cli import belongings, fleet, local, logs, offline, runs, shares, simulate, submit, templates, topology
 from astraeus.cli.bundle import bundle
 from astraeus.cli.session import Root, given
 
@@ -55,6 +55,7 @@ app.add_typer(templates.app, name="templates", rich_help_panel=WORKSPACE)
 app.add_typer(belongings.drives, name="drives", rich_help_panel=WORKSPACE)
 app.add_typer(belongings.secrets, name="secrets", rich_help_panel=WORKSPACE)
 app.add_typer(belongings.tokens, name="tokens", rich_help_panel=WORKSPACE)
+app.add_typer(shares.app, name="shares", rich_help_panel=WORKSPACE)
 app.add_typer(fleet.machines, name="machines", rich_help_panel=FLEET)
 app.add_typer(topology.app, name="topology", rich_help_panel=FLEET)
 app.command(rich_help_panel=FLEET)(fleet.clusters)

@@ -164,6 +164,14 @@ class Api:
         """The clusters runs can be placed on."""
         return self.connection.pages("/clusters")
 
+    def shares(self, cluster: str | None = None) -> Document:
+        """How the workspaces of a cluster stand: quotas, shares and use."""
+        return self._one("GET", "/shares", params={"cluster": cluster})
+
+    def set_share(self, due: Document, cluster: str | None = None) -> Document:
+        """Set this workspace's `gpu_quota` and `share`; None takes one away, and what is absent stays."""
+        return self._one("PATCH", "/share", body=due, params={"cluster": cluster}, repeatable=True)
+
     # What runs use
 
     def drives(self) -> Iterator[Document]:

@@ -12,12 +12,13 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, select
 
 from astraeus.ledger.core import Tx
+from astraeus.ledger.shares import read_allotments
 from astraeus.ledger.snapshot import load_snapshot, read_claims, read_machines, read_reserved
 from astraeus.ledger.tables import change, cluster
 from astraeus.model.errors import NotFound
-from astraeus.placement.types import Ask, Holding, Machine, Reserved, Snapshot
+from astraeus.placement.types import Ask, Holding, Machine, Snapshot
 
-SHOWN = ("machine", "run", "cluster")
+SHOWN = ("machine", "run", "cluster", "allotment")
 """The kinds of change that a snapshot can show."""
 MANY = 2_000
 """Where more than this changed, everything is read anew."""
@@ -34,6 +35,7 @@ class _Changed:
     machines: frozenset[str]
     runs: frozenset[str]
     room: bool
+    due: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class _Head:
     """A cluster's own row, both ends of the feed, and what it names beyond what was read; None: too much to follow."""
 
     factors: Any
+    half_life_seconds: float
     term: int
     oldest: int
     newest: int
@@ -52,7 +55,13 @@ def _head() -> Select[Any]:
     oldest, newest = (select(func.coalesce(end(change.c.seq), 0)).scalar_subquery() for end in (func.min, func.max))
     since = (change.c.seq > bindparam("b_seen")) & (change.c.kind != "event")
     return (
-        select(cluster.c.factors, cluster.c.pass_term, oldest.label("oldest"), newest.label("newest"))
+        select(
+            cluster.c.factors,
+            cluster.c.half_life_seconds,
+            cluster.c.pass_term,
+            oldest.label("oldest"),
+            newest.label("newest"),
+        )
         .add_columns(change.c.kind, change.c.key)
         .outerjoin(change, since)
         .where(cluster.c.name == bindparam("b_cluster"))
@@ -76,8 +85,9 @@ class SnapshotKeeper:
     """One cluster's snapshot, brought up to date by whoever asks for it.
 
     Everything that a snapshot shows is announced in the transaction that changes it: a machine with its ports under
-    "machine", a run with its claim and its allocations under "run", reservations under "cluster". The feed is read in
-    the reader's own transaction, so the answer equals what `load_snapshot` would give there.
+    "machine", a run with its claim and its allocations under "run", reservations under "cluster", what workspaces are
+    due under "allotment". The feed is read in the reader's own transaction, so the answer equals what `load_snapshot`
+    would give there.
     """
 
     def __init__(self, cluster_name: str) -> None:
@@ -120,9 +130,11 @@ class SnapshotKeeper:
             frozenset(key.removeprefix(prefix) for key in keys["machine"] if key.startswith(prefix)),
             frozenset(key.partition("/")[2] for key in keys["run"]),
             self.cluster in keys["cluster"],
+            self.cluster in keys["allotment"],
         )
         first = rows[0]
-        return _Head(first.factors, first.pass_term, first.oldest, first.newest, None if len(rows) > MANY else changed)
+        own = first.factors, first.half_life_seconds, first.pass_term
+        return _Head(*own, first.oldest, first.newest, None if len(rows) > MANY else changed)
 
     def _follows(self, head: _Head) -> bool:
         """Whether the feed goes on from where it was read to, with nothing pruned and nothing taken back."""
@@ -134,8 +146,10 @@ class SnapshotKeeper:
         machines = await read_machines(tx, self.cluster, changed.machines) if changed.machines else []
         asks, holdings = await read_claims(tx, self.cluster, changed.runs) if changed.runs else ([], [])
         reserved = await read_reserved(tx, self.cluster) if changed.room else self._snapshot.reserved
+        allotments = await read_allotments(tx, self.cluster) if changed.due else self._snapshot.allotments
         dirty = self._put(changed.machines, machines, changed.runs, asks, holdings)
-        return self._keep(head.newest, self._snapshot, dirty, reserved, head.factors)
+        given = {"reserved": reserved, "allotments": allotments}
+        return self._keep(head.newest, self._snapshot, dirty, given | _told(head))
 
     def _put(
         self,
@@ -155,10 +169,9 @@ class SnapshotKeeper:
             holdings=_replace(self._holdings, uids, {uid: tuple(gang) for uid, gang in held.items()}),
         )
 
-    def _keep(
-        self, seen: int, before: Snapshot, dirty: _Dirty, reserved: tuple[Reserved, ...], factors: Any
-    ) -> Snapshot:
-        parts: dict[str, Any] = {}
+    def _keep(self, seen: int, before: Snapshot, dirty: _Dirty, given: Mapping[str, Any]) -> Snapshot:
+        """Take the parts that differ from the snapshot before; `given` are those that are small."""
+        parts = {name: value for name, value in given.items() if value != getattr(before, name)}
         if dirty.machines:
             parts["machines"] = tuple(sorted(self._machines.values(), key=attrgetter("name")))
         if dirty.asks:
@@ -166,10 +179,6 @@ class SnapshotKeeper:
         if dirty.holdings:
             gangs = sorted(self._holdings.values(), key=lambda gang: gang[0].claim)
             parts["holdings"] = tuple(chain.from_iterable(gangs))
-        if reserved != before.reserved:
-            parts["reserved"] = reserved
-        if factors != before.factors:
-            parts["factors"] = factors
         self._seen = seen
         self._snapshot = replace(before, **parts) if parts else before
         return self._snapshot
@@ -182,9 +191,13 @@ class SnapshotKeeper:
         uids |= self._asks.keys() | self._holdings.keys()
         dirty = self._put(names, whole.machines, uids, whole.asks, whole.holdings)
         self._loaded_at = tx.now
-        return self._keep(
-            head.newest, self._snapshot or Snapshot(self.cluster, ()), dirty, whole.reserved, whole.factors
-        )
+        given = {"reserved": whole.reserved, "allotments": whole.allotments}
+        before = self._snapshot or Snapshot(self.cluster, ())
+        return self._keep(head.newest, before, dirty, given | _told(head))
+
+
+def _told(head: _Head) -> dict[str, Any]:
+    return {"factors": head.factors, "half_life_seconds": head.half_life_seconds}
 
 
 def in_order(ask: Ask) -> tuple[int, float, str]:

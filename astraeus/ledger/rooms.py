@@ -1,10 +1,12 @@
 """Room on machines: the locks under which it is given, what claims hold of it, and giving it back."""
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import BigInteger, BindParameter, Select, Subquery, case, cast, func, select, update
 
+from astraeus.ledger import shares
 from astraeus.ledger.core import Tx
 from astraeus.ledger.tables import allocation, machine
 from astraeus.ledger.tables import cluster as cluster_table
@@ -14,7 +16,7 @@ CPU_TRACE = 1e-6
 
 
 async def give_back(tx: Tx, cluster_name: str, claim_ids: Collection[int]) -> bool:
-    """Take what these claims hold off their machines, and announce those; whether they held anything.
+    """Take what these claims hold off their machines, announce those, and count the use; whether they held anything.
 
     A second time changes nothing. The claims are locked.
     """
@@ -36,9 +38,11 @@ async def give_back(tx: Tx, cluster_name: str, claim_ids: Collection[int]) -> bo
             used_memory=machine.c.used_memory - room.c.memory_bytes,
         )
     )
-    await tx.conn.execute(
-        update(allocation).where(allocation.c.claim.in_(claim_ids), allocation.c.live).values(live=False)
-    )
+    ended = update(allocation).where(allocation.c.claim.in_(claim_ids), allocation.c.live).values(live=False)
+    freed: Counter[int] = Counter()
+    for claim_id, mask in await tx.conn.execute(ended.returning(allocation.c.claim, allocation.c.gpu_mask)):
+        freed[claim_id] += mask.bit_count()
+    await shares.charge(tx, cluster_name, freed)
     for name in names:
         tx.announce("machine", f"{cluster_name}/{name}")
     return True

@@ -12,6 +12,7 @@ from sqlalchemy import BindParameter, Select, Text, bindparam, cast, func, selec
 
 from astraeus.ledger.core import Tx
 from astraeus.ledger.places import OF_MACHINE, PLACE, labels_at, placed_as, ports_at
+from astraeus.ledger.shares import read_allotments
 from astraeus.ledger.tables import (
     GPUS_MAX,
     allocation,
@@ -125,12 +126,13 @@ PORTS_OF, MACHINES_OF = PORTS.where(nic.c.machine.in_(NAMES)), MACHINES.where(ma
 
 
 async def load_snapshot(tx: Tx, cluster_name: str) -> Snapshot:
-    """The cluster's machines, holdings, waiting claims in queue order, and reservations.
+    """The cluster's machines, holdings, waiting claims in queue order, reservations, and what workspaces are due.
 
     Runs that are held or whose deletion was asked for are not placed, so their claims are left out.
     """
-    factors = (await tx.conn.execute(select(cluster.c.factors).where(cluster.c.name == cluster_name))).one_or_none()
-    if factors is None:
+    query = select(*cluster.c["factors", "half_life_seconds"]).where(cluster.c.name == cluster_name)
+    home = (await tx.conn.execute(query)).one_or_none()
+    if home is None:
         raise NotFound(f"There is no cluster {cluster_name}")
     asks, holdings = await read_claims(tx, cluster_name)
     return Snapshot(
@@ -139,7 +141,9 @@ async def load_snapshot(tx: Tx, cluster_name: str) -> Snapshot:
         holdings=tuple(holdings),
         asks=tuple(asks),
         reserved=await read_reserved(tx, cluster_name),
-        factors=factors[0],
+        factors=home.factors,
+        allotments=await read_allotments(tx, cluster_name),
+        half_life_seconds=home.half_life_seconds,
     )
 
 

@@ -14,13 +14,14 @@ from astraeus.ledger.schema.network import (
     topology_place,
     topology_scan,
 )
-from astraeus.ledger.schema.owners import drive, organisation, secret, template, token, workspace
+from astraeus.ledger.schema.owners import allotment, drive, organisation, secret, template, token, workspace
 from astraeus.ledger.schema.runs import allocation, claim, reservation, run, worker
 
 __all__ = [
     "GPUS_MAX",
     "SERIAL",
     "allocation",
+    "allotment",
     "change",
     "claim",
     "cluster",

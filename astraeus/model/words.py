@@ -64,6 +64,26 @@ def _all_reduce(gbps: float | None) -> str:
     return "" if gbps is None else f", ~{gbps:.0f} GB/s all-reduce"
 
 
+def over_quota(workspace: str, quota: int, in_use: int, kept: int, needs: int) -> str:
+    """Of a run that would take its workspace over its quota; numbers of GPUs, `kept` for others of its runs."""
+    if needs > quota:
+        return f"Cannot run under the quota of workspace {workspace}: {_gpus(quota)}; this run needs {needs}"
+    also = f" and {kept} kept for its runs" if kept else ""
+    return f"Workspace {workspace} has {in_use} of its quota of {_gpus(quota)} in use{also}; this run needs {needs}"
+
+
+def _gpus(number: int) -> str:
+    return f"{number} GPU{'' if number == 1 else 's'}"
+
+
+def behind_share(first: str, theirs: tuple[float, float], workspace: str, mine: tuple[float, float]) -> str:
+    """Of a run that comes after others by fair shares; what each workspace used and its share are parts of all."""
+    return (
+        f"After runs of workspace {first}, which has used less of its share "
+        f"({theirs[0]:.0%} of GPU-hours for a share of {theirs[1]:.0%}; {workspace}: {mine[0]:.0%} for {mine[1]:.0%})"
+    ).replace("%", " %")
+
+
 def preempted(preemptor: str) -> str:
     """The reason after an eviction by the scheduler."""
     return f"Preempted by higher-priority work ({preemptor}); waiting to run again"

@@ -15,8 +15,8 @@ from math import inf
 from astraeus.model import words
 from astraeus.model.spec import GpuRequests, PerGpu, Resources
 from astraeus.placement.grant import held_by
-from astraeus.placement.passing import in_order
-from astraeus.placement.planner import Planner
+from astraeus.placement.planner import Planner, queue
+from astraeus.placement.shares import charged
 from astraeus.placement.types import Ask, Holding, Plan, Snapshot
 
 STEPS_MOST = 100
@@ -55,7 +55,7 @@ def expected(
     At most `steps` passes are made, and the first `claims` of the queue looked at. Where less than everything that may
     end can be played by itself, ends that lie close together are one step, at the last of them.
     """
-    asks = tuple(in_order(snapshot.asks)[:claims])
+    asks = tuple(queue(snapshot, now)[:claims])
     future = _Future(replace(snapshot, asks=asks), now)
     future.exact = len(future.held) + 2 * len(asks) <= steps
     until = future.play(steps, only)
@@ -133,10 +133,10 @@ class _Future:
         self._stopping = set()
         while self._ends and self._ends[0][0] <= self.now:
             gone.add(heapq.heappop(self._ends)[1])
-        for claim in gone:
-            self.held.pop(claim, None)
+        ended = [held for claim in gone for held in self.held.pop(claim, ())]
         self.snapshot = replace(
             self.snapshot,
+            allotments=charged(self.snapshot, ended, self.now),
             holdings=tuple(chain.from_iterable(self.held.values())),
             asks=tuple(self.waiting.values()),
             reserved=decided.reserved,

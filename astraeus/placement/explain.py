@@ -24,15 +24,21 @@ def why(decided: Plan, claim: int) -> Wait | None:
 
 
 def asking(
-    snapshot: Snapshot, resources: Resources, priority: int, now: float, limit: int | None = None
+    snapshot: Snapshot, resources: Resources, priority: int, now: float, limit: int | None = None, workspace: str = ""
 ) -> tuple[Snapshot, Ask]:
-    """The snapshot with the claim of a run of these resources and this time limit, submitted now."""
-    asked, (ask,) = asking_each(snapshot, resources, 1, priority, now, limit)
+    """The snapshot with the claim of a run of these resources and this time limit, submitted now by a workspace."""
+    asked, (ask,) = asking_each(snapshot, resources, 1, priority, now, limit, workspace)
     return asked, ask
 
 
 def asking_each(
-    snapshot: Snapshot, resources: Resources, size: int, priority: int, now: float, limit: int | None = None
+    snapshot: Snapshot,
+    resources: Resources,
+    size: int,
+    priority: int,
+    now: float,
+    limit: int | None = None,
+    workspace: str = "",
 ) -> tuple[Snapshot, list[Ask]]:
     """The same with the claims of so many workers of these resources that start one by one."""
     asks = [
@@ -40,7 +46,7 @@ def asking_each(
             claim=WHAT_IF_CLAIM + rank,
             run_uid="",
             run_name="this run",
-            workspace="",
+            workspace=workspace,
             attempt=1,
             resources=resources,
             priority=priority,

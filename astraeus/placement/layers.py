@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astraeus.placement.fleet import Bools, Fleet
+from astraeus.placement.fleet import Bools, Fleet, Ints
 from astraeus.placement.holdings import Holdings, Taking, joined
 from astraeus.placement.memory import Memory
 from astraeus.placement.room import Room
@@ -73,6 +73,11 @@ class Layers:
             found = self._rooms[layer] = self._make(layer)
         return found
 
+    @property
+    def free_at_first(self) -> Ints:
+        """The GPUs of every machine that nobody held when the pass began."""
+        return self._start.free
+
     def take(self, taking: Taking, owner: str) -> None:
         """Give room away for the rest of the pass."""
         self._taken.append((taking, owner))
@@ -99,8 +104,8 @@ class Layers:
         for room, taken in kept.taken:
             room.give_back(taken)
 
-    def protect(self, taking: Taking, owner: str) -> None:
-        """Leave this room out of what later claims see when they look at a protected layer.
+    def protect(self, taking: Taking, owner: str) -> Taking:
+        """Leave this room out of what later claims see when they look at a protected layer; answers what that is.
 
         What is kept under another claim's name already stays that claim's.
         """
@@ -112,6 +117,7 @@ class Layers:
         first = Taking(taking.rows[mine], masks[mine], taking.cpu[mine], taking.memory[mine])
         self._first = first, owner
         self._step("protect", owner, first)
+        return first
 
     def stop(self, victims: Bools) -> None:
         """Count some holdings as stopping from here on."""

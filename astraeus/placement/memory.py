@@ -1,6 +1,6 @@
 """What one pass leaves for the next: rooms as they were at its end, and who waited without changing anything."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from astraeus.placement.building import build, is_worn
@@ -19,6 +19,9 @@ ROOMS_MOST = 16
 class Waiting:
     """A claim that a pass does not place; `said` is its reason where it is known already, `more` are further blockers.
 
+    `over` says that it is over its workspace's quota, and `fits` that it would have room; `behind` is the workspace
+    whose runs have room that it would have had, but for their having used less of their share.
+
     Where the claim was no cause of any change, `state` is the state of the rooms in which it was looked at; then it
     waits again in the same state, as long as its patience lasts or is over as it was (`early`). `told` is what it was
     told, `told_in` the state of the rooms at the end of that pass.
@@ -31,6 +34,9 @@ class Waiting:
     patient: bool = False
     said: str | None = None
     more: tuple[str, ...] = ()
+    over: bool = False
+    fits: bool = False
+    behind: str | None = None
     victims: tuple[str, ...] = ()
     starts_by: float | None = None
     state: int | None = None
@@ -75,7 +81,12 @@ def _alike(one: Snapshot, other: Snapshot) -> bool:
         and one.reserved == other.reserved
         and one.factors == other.factors
         and one.cluster == other.cluster
+        and _quotas(one) == _quotas(other)
     )
+
+
+def _quotas(snapshot: Snapshot) -> dict[str, int | None]:
+    return {name: due.gpu_quota for name, due in snapshot.allotments.items()}
 
 
 @dataclass
@@ -88,7 +99,7 @@ class Memory:
     rooms: dict[Hashable, Room] = field(default_factory=dict)
     states: States = field(default_factory=States)
     waiting: dict[int, Waiting] = field(default_factory=dict)
-    queue: tuple[tuple[Ask, ...], list[Ask]] = ((), [])
+    queue: tuple[tuple[Ask, ...], Mapping[str, int], list[Ask]] = ((), {}, [])
 
     def of(self, machines: tuple[Machine, ...]) -> "Memory":
         """What is known of these machines: nothing where more about them changed than can be mended."""

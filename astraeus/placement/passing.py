@@ -16,15 +16,12 @@ from astraeus.placement.ladder import LEVELS
 from astraeus.placement.layers import NOW, SOON, Layers, Unpromised
 from astraeus.placement.memory import Memory, Waiting
 from astraeus.placement.need import Need, need_of
+from astraeus.placement.overtaken import Overtaken
 from astraeus.placement.preempt import find_victims
 from astraeus.placement.reasons import reason_of
+from astraeus.placement.shares import Accounts, in_order
 from astraeus.placement.types import Ask, Eviction, Grant, Plan, Reserved, Snapshot, Wait
 from astraeus.placement.wanted import free_at, wanted_place
-
-
-def in_order(asks: tuple[Ask, ...]) -> list[Ask]:
-    """Claims in the order of the queue: priority, then when the run was submitted, then id."""
-    return sorted(asks, key=lambda ask: (-ask.priority, ask.submitted_at, ask.claim))
 
 
 @dataclass
@@ -54,13 +51,19 @@ class Pass:
         self.layers = Layers(fleet, self.holdings, self.memory)
         self.least_victim = min(self.holdings.victim_priorities(), default=np.inf)
         self.ends = free_at(self.holdings, fleet.size, self.now)
-        if self.memory.queue[0] is not self.snapshot.asks:
-            self.memory.queue = self.snapshot.asks, in_order(self.snapshot.asks)
-        self.asks = self.memory.queue[1]
+        self.accounts = Accounts.of(self.snapshot, fleet, self.now)
+        self.overtaken = Overtaken(self.accounts, self.layers)
+        self.asks = self._queue()
         self.own: dict[int, list[Reserved]] = defaultdict(list)
         for row in self.snapshot.reserved:
             if row.machine in fleet.index:
                 self.own[row.claim].append(row)
+
+    def _queue(self) -> list[Ask]:
+        asks, ranks = self.snapshot.asks, self.accounts.ranks
+        if self.memory.queue[0] is not asks or self.memory.queue[1] != ranks:
+            self.memory.queue = asks, ranks, in_order(asks, ranks)
+        return self.memory.queue[2]
 
     def run(self) -> Plan:
         """Decide on everybody who waits, in the order of the queue."""
@@ -95,7 +98,7 @@ class Pass:
         if known.protected != self._protected(ask):
             return False
         if known.state != state:
-            if self.shadow is None or ask.claim in self.kept:
+            if self.shadow is None or ask.claim in self.kept or self.snapshot.allotments:
                 return False
             if ask.priority > self.least_victim or self._outranked(ask):
                 return False
@@ -111,7 +114,8 @@ class Pass:
         if not self.own:
             return
         for ask in self.asks:
-            taking = self._promised(ask) if ask.claim in self.own else None
+            promised = ask.claim in self.own and not self.accounts.is_over(ask)
+            taking = self._promised(ask) if promised else None
             if taking is not None:
                 self._keep(ask, taking)
 
@@ -151,14 +155,19 @@ class Pass:
         need = need_of(ask.resources, self.fleet)
         promised = self._drop(ask.claim) if ask.claim in self.kept else None
         waiting = Waiting(ask, need, self._protected(ask), early=self.now < ask.patience_until)
-        if self._place(waiting, may_displace=promised is None):
+        waiting.over = self.accounts.is_over(ask)
+        if waiting.over:
+            waiting.fits = find(need, self.layers.room(NOW, waiting.protected), ask.avoid) is not None
+        elif self._place(waiting, may_displace=promised is None):
             return
         self.waiting.append(waiting)
         if waiting.early:
             self.deadlines.append(ask.patience_until)
         if waiting.patient:
             return
-        self._make_room(waiting, promised)
+        if not waiting.over:
+            self._make_room(waiting, promised)
+            waiting.behind = self.overtaken.by(ask, need, waiting.protected, self.kept.values())
         if self.states.now == state:
             waiting.state = state
         known = self.memory.waiting.get(ask.claim)
@@ -173,9 +182,12 @@ class Pass:
 
     def _look_again(self, waiting: Waiting) -> None:
         """A patient claim holds nothing: what it could have now may have gone to others since."""
+        waiting.over = self.accounts.is_over(waiting.ask)
         found = find(waiting.need, self.layers.room(NOW, waiting.protected), waiting.ask.avoid)
         better = None if found is None else self._better(waiting.need, found)
-        if found is None or better is None:
+        if waiting.over:
+            waiting.fits = found is not None
+        elif found is None or better is None:
             self._make_room(waiting, None)
         elif not self.terse:
             waiting.said = self._patient(waiting, found, better)
@@ -208,9 +220,17 @@ class Pass:
     def _grant(self, ask: Ask, found: Found, protected: bool) -> None:
         taking = taking_of(found, self.layers.room(NOW, protected).view(found.shape.kind))
         self.layers.take(taking, f"in use by {ask.run_name}")
+        self._count(ask, kept=False)
+        self.overtaken.placed.append((ask, taking))
         limit = ask.time_limit_seconds
         self._busy_until(taking, np.inf if limit is None else self.now + limit)
         self.grants.append(grant_of(ask, found, taking, self.fleet, self.snapshot.factors))
+
+    def _count(self, ask: Ask, *, kept: bool) -> None:
+        """Let a claim count against the quota of its workspace."""
+        if ask.workspace in self.accounts.quotas:
+            self.accounts.count(ask, kept=kept)
+            self.states.step("kept" if kept else "granted", ask.workspace, ask.resources.gpu_requests.count)
 
     def _busy_until(self, taking: Taking, at: float) -> None:
         self.ends[taking.rows] = np.maximum(self.ends[taking.rows], at)
@@ -288,6 +308,7 @@ class Pass:
 
     def _reserve(self, waiting: Waiting, taking: Taking) -> None:
         self._keep(waiting.ask, taking)
+        self._count(waiting.ask, kept=True)
         self._write_down(waiting.ask, taking)
         waiting.said = f"Waiting for {self._leaving(taking)} to make room"
 
@@ -311,7 +332,9 @@ class Pass:
         self.shadow = gathering.at
         taking = keeping(gathering.found, self.layers.room(NOW))
         self._write_down(waiting.ask, taking)
-        self.layers.protect(taking, f"kept for {waiting.ask.run_name}")
+        kept = self.layers.protect(taking, f"kept for {waiting.ask.run_name}")
+        self._count(waiting.ask, kept=True)
+        self.overtaken.gathered = waiting.ask, kept
         if np.isfinite(self.shadow):
             waiting.starts_by = self.shadow
             waiting.more = (f"time limits free its room in {words.minutes_left(self.shadow - self.now)} at the latest",)
@@ -330,12 +353,23 @@ class Pass:
         )
 
     def _wait(self, waiting: Waiting, position: int) -> Wait:
-        ask = waiting.ask
+        ask, accounts = waiting.ask, self.accounts
         if self.terse:
             return Wait(ask.claim, ask.run_uid, "", (), position, waiting.victims, waiting.starts_by)
         if waiting.said is not None:
             return Wait(ask.claim, ask.run_uid, waiting.said, (waiting.said,), position, waiting.victims)
-        told, last = waiting.told, waiting.reason
+        if waiting.over:
+            said = accounts.over_words(ask)
+        elif waiting.behind is not None:
+            said = accounts.share_words(ask, waiting.behind)
+        else:
+            return self._no_room(waiting, position)
+        more = () if waiting.fits else self._no_room(waiting, position).blockers
+        return Wait(ask.claim, ask.run_uid, said, (said, *more), position, starts_by=waiting.starts_by)
+
+    def _no_room(self, waiting: Waiting, position: int) -> Wait:
+        """What stands against a claim for which there is no room."""
+        ask, told, last = waiting.ask, waiting.told, waiting.reason
         if waiting.state is None or waiting.told_in != self.states.now:
             view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
             waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, last)

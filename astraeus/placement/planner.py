@@ -2,15 +2,26 @@
 
 from astraeus.placement.building import fleet_of
 from astraeus.placement.memory import Memory
-from astraeus.placement.passing import Pass, in_order
-from astraeus.placement.types import Plan, Snapshot
+from astraeus.placement.passing import Pass
+from astraeus.placement.shares import Accounts, Use, in_order
+from astraeus.placement.types import Ask, Plan, Snapshot
 
-__all__ = ["Planner", "in_order", "plan"]
+__all__ = ["Planner", "in_order", "plan", "queue", "uses"]
 
 
 def plan(snapshot: Snapshot, now: float) -> Plan:
     """Decide who is placed where, who must make room, and say for all others why they wait."""
     return Pass(snapshot, now, Memory(fleet_of(snapshot.machines))).run()
+
+
+def queue(snapshot: Snapshot, now: float) -> list[Ask]:
+    """The claims that wait, in the order in which the next pass looks at them."""
+    return in_order(snapshot.asks, Accounts.of(snapshot, None, now).ranks)
+
+
+def uses(snapshot: Snapshot, now: float) -> dict[str, Use]:
+    """How the workspaces of a cluster stand."""
+    return Accounts.whole(snapshot, None, now).uses()
 
 
 class Planner:

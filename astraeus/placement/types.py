@@ -7,6 +7,9 @@ from astraeus.model.machine import FABRIC, LEAF, NVLINK, RACK, ROCE, SPINE, Nic
 from astraeus.model.network import NetworkPlace, Rung
 from astraeus.model.spec import Resources
 
+HALF_LIFE_SECONDS = 7 * 86_400.0
+"""A week: what Slurm's multifactor plugin takes for PriorityDecayHalfLife where nothing is set."""
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -107,8 +110,26 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
+class Allotment:
+    """What a workspace is due: at most `gpu_quota` GPUs at a time, and its weight among those that share the cluster.
+
+    None: no bound, and a share of 1 where others have one. `used` are the GPU-seconds of all that it holds no more,
+    decayed up to `used_at`.
+    """
+
+    gpu_quota: int | None = None
+    share: float | None = None
+    used: float = 0.0
+    used_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a pass decides on, from one consistent state of the ledger. `factors` overrides the estimate's."""
+    """Everything a pass decides on, from one consistent state of the ledger. `factors` overrides the estimate's.
+
+    `allotments` are those of all workspaces of the cluster, by path; none where nobody has a quota or a share.
+    `half_life_seconds` is how long use takes to count half.
+    """
 
     cluster: str
     machines: tuple[Machine, ...]
@@ -116,6 +137,8 @@ class Snapshot:
     asks: tuple[Ask, ...] = ()
     reserved: tuple[Reserved, ...] = ()
     factors: Mapping[str, float] = field(default_factory=dict)
+    allotments: Mapping[str, Allotment] = field(default_factory=dict)
+    half_life_seconds: float = HALF_LIFE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

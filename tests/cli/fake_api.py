@@ -115,7 +115,7 @@ def serving() -> Iterator[FakeApi]:
             if isinstance(data, Broken):
                 self.close_connection = True
 
-        do_GET = do_POST = do_PUT = do_DELETE = _serve
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -375,6 +375,24 @@ def test_tokens(astra: Any, api: FakeApi) -> None:
     assert astra("tokens", "revoke", "7").exit_code == 0
 
 
+def test_shares_are_listed_and_set(astra: Any, api: FakeApi) -> None:
+    plain = {"workspace": "acme/ml", "gpu_quota": None, "gpus_in_use": 8, "share": None, "share_of_all": 0.25}
+    mine = {"workspace": "acme/vision", "gpu_quota": 64, "gpus_in_use": 56, "share": 3.0, "share_of_all": 0.75}
+    use = {"used_gpu_hours": 12.34, "used_of_all": 0.5}
+    api.on("GET /shares", {"cluster": "lab-a", "sharing": True, "items": [plain | use, mine | use]})
+    assert astra("shares", "list").output.splitlines() == [
+        "WORKSPACE    QUOTA  IN USE  SHARE     USED",
+        "acme/ml      -      8       - (25 %)  12.3 GPU-hours (50 %)",
+        "acme/vision  64     56      3 (75 %)  12.3 GPU-hours (50 %)",
+    ]
+    api.on("PATCH /share", mine | use)
+    assert astra("shares", "set", "--quota", "64", "--share", "none", "--cluster", "lab-a").exit_code == 0
+    [sent] = api.calls("PATCH")
+    assert (sent["body"], sent["query"]) == ({"gpu_quota": 64, "share": None}, {"cluster": ["lab-a"]})
+    assert astra("shares", "set").exit_code == 2
+    assert astra("shares", "set", "--quota", "many").exit_code == 2
+
+
 def test_clusters(astra: Any, api: FakeApi) -> None:
     api.items("GET /clusters", [{"name": "lab-a", "executor": "agent", "default": True}])
     assert astra("clusters").output.splitlines()[1] == "lab-a  agent     yes"

@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, insert, select, update
 from support.fleet import FakeAgent, GangScene, Statements, ref, report
 from support.scene import CLUSTER, WHOLE, grant
 
-from astraeus.ledger import claims, gangs, keeper, leases, machines
+from astraeus.ledger import claims, gangs, keeper, leases, machines, shares
 from astraeus.ledger.core import Ledger
 from astraeus.ledger.keeper import SnapshotKeeper
 from astraeus.ledger.runs import RunRow
@@ -40,6 +40,8 @@ steps = st.one_of(
     st.tuples(st.just("facts"), st.tuples(few, st.integers(0, 3))),
     st.tuples(st.just("lose"), few),
     st.tuples(st.just("forget"), st.none()),
+    st.tuples(st.just("allot"), st.tuples(st.none() | st.integers(0, 20), st.none() | st.just(2.0))),
+    st.tuples(st.just("half_life"), st.integers(60, 100)),
 )
 
 
@@ -87,6 +89,13 @@ class History:
         elif kind == "operator":
             async with self.scene.ledger.transaction() as tx:
                 await getattr(machines, what[1])(tx, CLUSTER, self.names[what[0] % len(self.names)], "grace")
+        elif kind == "allot":
+            async with self.scene.ledger.transaction() as tx:
+                quota, share = what
+                await shares.allot(tx, self.scene.workspace.id, CLUSTER, gpu_quota=quota, share=share)
+        elif kind == "half_life":
+            async with self.scene.ledger.transaction() as tx:
+                await shares.set_half_life(tx, CLUSTER, what)
         elif kind == "lose":
             await self.lose(self.names[what % len(self.names)])
         elif kind == "forget":

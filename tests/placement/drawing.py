@@ -17,6 +17,7 @@ from astraeus.placement.types import Ask, Grant, Holding, Machine, Plan, Snapsho
 GIB = 1024**3
 PLACES = {"fabric": FABRIC, "spine": SPINE, "leaf": LEAF, "rack": RACK, "nvlink": NVLINK, "roce": ROCE}
 CLAIM_OF_LETTER = 1000
+OWNER = "acme/vision"
 
 
 @dataclass
@@ -100,13 +101,12 @@ def _holdings(machine: str, gpus: str, runs: Mapping[str, Mapping[str, Any]]) ->
             claim=CLAIM_OF_LETTER + ord(letter),
             run_uid=f"uid-{letter}",
             run_name=letter,
-            workspace="acme/vision",
             attempt=1,
             machine=machine,
             gpu_mask=_mask(gpus, letter),
             cpu_cores=0,
             memory_bytes=0,
-            **runs.get(letter, {}),
+            **{"workspace": OWNER, **runs.get(letter, {})},
         )
         for letter in sorted(set(gpus) - set(".x?"))
     ]
@@ -135,12 +135,12 @@ def need(**values: Any) -> Resources:
 
 
 def ask(name: str, place: int, **values: Any) -> Ask:
-    """A claim in short: what `need` takes, and priority, at, avoid, limit."""
+    """A claim in short: what `need` takes, and workspace, priority, at, avoid, limit."""
     return Ask(
         claim=place,
         run_uid=f"uid-{name}",
         run_name=name,
-        workspace="acme/vision",
+        workspace=values.get("workspace", OWNER),
         attempt=1,
         resources=need(**values),
         priority=values.get("priority", 0),

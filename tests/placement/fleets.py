@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from placement.drawing import GIB, ask
 
 from astraeus.model.machine import FABRIC, LEAF, RACK, ROCE, SPINE, Nic
-from astraeus.placement.types import Ask, Holding, Machine, Snapshot
+from astraeus.placement.types import Allotment, Ask, Holding, Machine, Snapshot
 
 RAILS = 3
 
@@ -78,7 +78,7 @@ def holdings(draw: Any, fleet: tuple[Machine, ...], most: int = 8) -> tuple[Hold
                         claim=1000 + number,
                         run_uid=f"uid-r{number}",
                         run_name=f"r{number}",
-                        workspace="acme/vision",
+                        workspace=WORKSPACES[number % 3],
                         attempt=1,
                         machine=name,
                         gpu_mask=mine,
@@ -133,7 +133,22 @@ def _ask(draw: Any, place: int, patient: bool) -> Ask:
         patience=60 if patient and bits >> 6 & 1 else 0,
         limit=limit,
         avoid=("m0",) if bits >> 7 else (),
+        workspace=WORKSPACES[bits % 3],
     )
+
+
+WORKSPACES = ("acme/vision", "acme/ml", "else/ml")
+
+
+@st.composite
+def allotments(draw: Any, *, quotas: bool = True, shares: bool = True) -> dict[str, Allotment]:
+    """What some of the workspaces are due."""
+    found = {}
+    for name in draw(st.sets(st.sampled_from(WORKSPACES), min_size=1)):
+        quota = draw(st.none() | st.integers(0, 20)) if quotas else None
+        share = draw(st.none() | st.sampled_from((0.5, 1.0, 3.0))) if shares else None
+        found[name] = Allotment(quota, share, float(draw(st.integers(0, 3))) * 50, -10.0)
+    return found
 
 
 @st.composite

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from placement.drawing import applied, ask, draw
-from placement.fleets import asks, snapshots
+from placement.fleets import allotments, asks, snapshots
 
 from astraeus.model.machine import LEAF
 from astraeus.placement.holdings import Owners
@@ -19,6 +19,7 @@ EDITS = (
     *("commit", "commit", "ask", "ask", "leave", "end", "stop", "gone", "priority", "time", "late", "same"),
     *("cordon", "drain", "gpu", "gpu", "doubt", "heal", "port", "moved", "lost", "new"),
 )
+EDITS_DUE = (*EDITS, "due", "due", "due")
 STATES: dict[str, Callable[[Machine], dict[str, Any]]] = {
     "cordon": lambda machine: {"refusal": None if machine.refusal else "cordoned"},
     "drain": lambda _: {"refusal": "draining"},
@@ -65,27 +66,47 @@ def machines_after(machines: tuple[Machine, ...], edit: str, dice: Any) -> Itera
     return machines
 
 
-@settings(
+LIVES = settings(
     max_examples=100,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
-@given(
-    snapshots(),
-    asks(most=10),
-    st.lists(st.sampled_from(EDITS), min_size=1, max_size=12),
-    st.randoms(use_true_random=False),
-)
-def test_incremental_equals_fresh(world: Snapshot, new: Any, edits: list[str], dice: Any) -> None:
+DICE = st.randoms(use_true_random=False)
+
+
+def live(world: Snapshot, new: Any, edits: list[str], dice: Any, due: Any = None) -> None:
+    """Let a planner that remembers and ones that start anew decide after every change."""
     planner, now, numbers = Planner(), 0.0, count(100)
     last = planner.plan(world, now)
     for edit in edits:
         now += {"time": 7.0, "late": 100.0}.get(edit, 0.0)
         fresh = replace(dice.choice(new), claim=next(numbers))
         world = edited(world, edit, last, fresh, dice)
+        if edit == "due":
+            world = replace(world, allotments=dice.choice(due))
         last = planner.plan(world, now)
         assert last == plan(replace(world, machines=(*world.machines,), holdings=(*world.holdings,)), now)
+
+
+@LIVES
+@given(snapshots(), asks(most=10), st.lists(st.sampled_from(EDITS), min_size=1, max_size=12), DICE)
+def test_incremental_equals_fresh(world: Snapshot, new: Any, edits: list[str], dice: Any) -> None:
+    live(world, new, edits, dice)
+
+
+@LIVES
+@given(
+    snapshots(),
+    asks(most=10),
+    st.lists(st.sampled_from(EDITS_DUE), min_size=1, max_size=12),
+    DICE,
+    st.lists(allotments(), min_size=1, max_size=3),
+)
+def test_incremental_equals_fresh_with_quotas_and_shares(
+    world: Snapshot, new: Any, edits: list[str], dice: Any, due: Any
+) -> None:
+    live(replace(world, allotments=due[0], half_life_seconds=60.0), new, edits, dice, due)
 
 
 def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: Any) -> None:

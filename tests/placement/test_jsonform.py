@@ -1,11 +1,13 @@
 """A pass that is written down and read again is the same pass."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from placement.fleets import snapshots
+from placement.fleets import allotments, snapshots
 
 from astraeus.model.errors import Invalid
 from astraeus.model.spec import Resources
@@ -17,8 +19,9 @@ many = settings(max_examples=80, deadline=None, derandomize=True, suppress_healt
 
 
 @many
-@given(snapshots(), st.floats(0, 2e9))
-def test_an_input_comes_back_equal_and_gives_the_same_plan(snapshot: Snapshot, now: float) -> None:
+@given(snapshots(), st.floats(0, 2e9), st.just({}) | allotments())
+def test_an_input_comes_back_equal_and_gives_the_same_plan(snapshot: Snapshot, now: float, due: Any) -> None:
+    snapshot = replace(snapshot, allotments=due, half_life_seconds=100.0)
     text = jsonform.write_input(snapshot, now)
     again = jsonform.read_input(text)
     assert again == jsonform.Input(snapshot, now)

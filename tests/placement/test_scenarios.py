@@ -8,7 +8,7 @@ import yaml
 from placement.drawing import applied, ask, draw, picture, settled
 
 from astraeus.placement.planner import plan
-from astraeus.placement.types import Plan, Snapshot
+from astraeus.placement.types import HALF_LIFE_SECONDS, Allotment, Plan, Snapshot
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.yaml"))
 SCENARIOS = [
@@ -28,6 +28,8 @@ def test_scenario(scenario: dict[str, Any]) -> None:
         snapshot.holdings,
         tuple(asks),
         factors=scenario.get("factors", {}),
+        allotments={name: Allotment(**due) for name, due in scenario.get("allotments", {}).items()},
+        half_life_seconds=scenario.get("half_life", HALF_LIFE_SECONDS),
     )
     now = float(scenario.get("now", 0))
     decided = plan(snapshot, now)

@@ -6,6 +6,7 @@ import pytest
 
 from astraeus.ledger import tenancy, tokens
 from astraeus.ledger.core import Ledger
+from astraeus.ledger.snapshot import load_snapshot
 from worker import admin
 
 
@@ -42,3 +43,26 @@ def test_machines_get_a_token_of_their_cluster(at_ledger: str, capsys: pytest.Ca
 def test_a_bad_name_is_refused_with_what_to_do(at_ledger: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert admin.main(["workspace", "acme", "--cluster", "lab-a"]) == 1
     assert "use lower-case letters" in capsys.readouterr().err
+
+
+def test_an_operator_is_an_admin_of_every_workspace(at_ledger: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert admin.main(["operator-token"]) == 0
+    assert asyncio.run(caller_of(at_ledger, capsys.readouterr().out.strip())) == ("admin", None, None)
+
+
+def test_the_half_life_of_use_is_set_in_days(at_ledger: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert admin.main(["half-life", "lab-a", "14"]) == 1
+    assert "no cluster lab-a" in capsys.readouterr().err
+    assert admin.main(["machine-token", "lab-a"]) == admin.main(["half-life", "lab-a", "14"]) == 0
+    assert admin.main(["half-life", "lab-a", "0"]) == 1
+    assert "at least 60 seconds" in capsys.readouterr().err
+
+    async def half_life() -> float:
+        ledger = Ledger(at_ledger)
+        try:
+            async with ledger.reading() as tx:
+                return (await load_snapshot(tx, "lab-a")).half_life_seconds
+        finally:
+            await ledger.close()
+
+    assert asyncio.run(half_life()) == 14 * 86_400

@@ -8,10 +8,11 @@ from api.auth import Scope
 from api.console.view import Params, Values, View
 from api.services import fleet
 from api.services.runs import known_cluster
+from api.services.shares import page_of
 from astraeus.ledger.core import Tx
 from astraeus.ledger.tables import workspace
 from astraeus.placement.expect import Expected
-from astraeus.placement.planner import in_order
+from astraeus.placement.planner import queue
 from astraeus.placement.types import Ask, Snapshot, Wait
 
 SHOWN = 500
@@ -34,11 +35,11 @@ async def load(scope: Scope, params: Params) -> Values:
         "clusters": [one.name for one in (await fleet.clusters(scope)).items],
         "rows": [
             _row(ask, waits.get(ask.claim), paths, ours, tx.now) | _start(ask, expected, tx.now)
-            for ask in in_order(snapshot.asks)[:SHOWN]
+            for ask in queue(snapshot, tx.now)[:SHOWN]
         ],
         "waiting": len(snapshot.asks),
         "reserved": _reserved(snapshot),
-        "shares": _shares(snapshot, paths),
+        "shares": _shares(snapshot, tx.now, ours),
     }
 
 
@@ -81,12 +82,24 @@ def _reserved(snapshot: Snapshot) -> list[Values]:
     return [{"run": names.get(id, "?"), "machines": count, "gpus": gpus[id]} for id, count in machines.items()]
 
 
-def _shares(snapshot: Snapshot, paths: dict[str, str]) -> list[Values]:
-    held: Counter[str] = Counter()
-    for holding in snapshot.holdings:
-        held[paths.get(holding.workspace, holding.workspace)] += holding.gpu_mask.bit_count()
+def _shares(snapshot: Snapshot, now: float, ours: str) -> list[Values]:
+    """Who holds or is due anything, those that hold most first."""
     total = sum(machine.gpus for machine in snapshot.machines)
-    return [{"workspace": name, "gpus": count, "of": total} for name, count in held.most_common()]
+    found = [
+        view for view in page_of(snapshot, now, ours).items if view.gpus_in_use or view.workspace in snapshot.allotments
+    ]
+    return [
+        {
+            "workspace": view.workspace,
+            "gpus": view.gpus_in_use,
+            "of": total if view.gpu_quota is None else view.gpu_quota,
+            "quota": view.gpu_quota,
+            "share": view.share_of_all,
+            "used": view.used_of_all,
+            "hours": view.used_gpu_hours,
+        }
+        for view in sorted(found, key=lambda view: (-view.gpus_in_use, view.workspace))
+    ]
 
 
-VIEW = View("queue", "Queue", load, lambda _, __: ("cluster", "machine"), {})
+VIEW = View("queue", "Queue", load, lambda _, __: ("cluster", "machine", "allotment"), {})

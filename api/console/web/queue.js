@@ -5,6 +5,7 @@ export const Queue = {
   components: { ClusterPick, Empty, StartsBy, When },
   inject: ["link"],
   props: { shown: Object },
+  methods: { percent: (part) => `${Math.round(100 * part)} %` },
   template: `
     <div class="head"><h1>Queue</h1><span class="soft">{{ shown.waiting }} waiting</span><span class="grow"></span><cluster-pick :clusters="shown.clusters" :cluster="shown.cluster"></cluster-pick></div>
     <empty v-if="!shown.rows.length"><h2>Nobody waits</h2><p>Runs that find no room at once wait here, by priority, then by when they were submitted.</p></empty>
@@ -20,5 +21,5 @@ export const Queue = {
     <div class="cards"><section class="card"><h2>Kept free for</h2><p v-if="!shown.reserved.length" class="soft">No GPU is reserved.</p>
         <p v-for="one in shown.reserved" :key="one.run"><b>{{ one.run }}</b>: {{ one.gpus }} GPUs on {{ one.machines }} machines</p></section>
       <section class="card wide"><h2>Shares now</h2><p v-if="!shown.shares.length" class="soft">Nobody holds a GPU.</p>
-        <div v-for="one in shown.shares" :key="one.workspace" class="share"><span>{{ one.workspace }}</span><meter :value="one.gpus" :max="one.of" :aria-label="one.workspace"></meter><span>{{ one.gpus }} of {{ one.of }} GPUs</span></div></section></div>`,
+        <div v-for="one in shown.shares" :key="one.workspace" class="share"><span>{{ one.workspace }}</span><meter :value="one.gpus" :max="Math.max(one.of, 1)" :aria-label="one.workspace"></meter><span>{{ one.gpus }} of {{ one.quota === null ? "" : "its quota of " }}{{ one.of }} GPUs<template v-if="one.share !== null"><br><span class="soft">{{ percent(one.used) }} of GPU-hours ({{ one.hours.toFixed(1) }}) for a share of {{ percent(one.share) }}</span></template></span></div></section></div>`,
 };

@@ -30,6 +30,7 @@ cluster = Table(
     Column("held_since", Double),
     Column("alarmed_at", Double),
     Column("served_at", Double),
+    Column("half_life_seconds", Double, nullable=False, server_default="604800"),
 )
 
 machine = Table(

@@ -1,6 +1,16 @@
 """Who owns what: organisations, workspaces and all that is theirs besides runs."""
 
-from sqlalchemy import CheckConstraint, Column, Double, ForeignKey, LargeBinary, String, Table, UniqueConstraint
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    UniqueConstraint,
+)
 from sqlalchemy.types import JSON
 
 from astraeus.ledger.schema.base import metadata
@@ -15,6 +25,19 @@ workspace = Table(
     Column("name", String(63), nullable=False),
     Column("default_cluster", String(63), ForeignKey("cluster.name"), nullable=False),
     UniqueConstraint("organisation", "name"),
+)
+
+allotment = Table(
+    "allotment",
+    metadata,
+    Column("workspace", String(32), ForeignKey("workspace.id"), primary_key=True),
+    Column("cluster", String(63), ForeignKey("cluster.name"), primary_key=True),
+    Column("gpu_quota", Integer),
+    Column("share", Double),
+    Column("used", Double, nullable=False, server_default="0"),
+    Column("used_at", Double, nullable=False, server_default="0"),
+    CheckConstraint("gpu_quota >= 0", name="gpu_quota"),
+    CheckConstraint("share > 0", name="share"),
 )
 
 token = Table(
