@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +46,7 @@ class Record:
     uids: dict[str, str] = field(default_factory=dict)
     outages: list[Outage] = field(default_factory=list)
     cuts: dict[str, list[Outage]] = field(default_factory=dict)
+    shims: set[tuple[str, int]] = field(default_factory=set)
     ordered: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     kills: int = 0
@@ -191,6 +192,8 @@ class Doer:
             "sleep": self._pause,
             "everything": self._everything,
             "double": self._double,
+            "shim": self._shim,
+            "nursery": self._nursery,
             "ledger": self._ledger,
         }[deed.what](deed)
         if not deed.hasty:
@@ -215,6 +218,31 @@ class Doer:
 
     def _kill_all(self, deed: Deed) -> None:
         self._kill(Deed(deed.at, deed.what))
+
+    def _shim(self, deed: Deed) -> None:
+        """One worker's keeper is killed: the worker dies with it, which is a failure of its attempt."""
+        found = list(self._shims())
+        if found:
+            uid, attempt, process = found[int(float(deed.target) * len(found))]
+            self.record.shims.add((uid, attempt))
+            self.record.kills += 1
+            process.kill()
+
+    def _shims(self) -> Iterator[tuple[str, int, psutil.Process]]:
+        """Run, attempt and process of every live shim, in the order of their directories."""
+        for path in sorted((self.stack.directory / "agent").glob("machines/*/workers/*/*/*/started")):
+            with suppress(OSError, ValueError, psutil.Error):
+                process = psutil.Process(int(path.read_text().split()[0]))
+                if process.cwd() == str(path.parent):
+                    yield path.parts[-4], int(path.parts[-3]), process
+
+    def _nursery(self, _: Deed) -> None:
+        """The process from which shims are forked is killed; the shims stay."""
+        for agent in self._parts("agent"):
+            for child in agent.children():
+                if any(word.endswith("nursery.py") for word in child.cmdline()):
+                    self.record.kills += 1
+                    child.kill()
 
     def _pause(self, deed: Deed) -> None:
         parts = self._parts(deed.target)

@@ -118,7 +118,8 @@ class Judge:
                 yield f"attempt {attempt} ended by {cause} ({row['detail']}), charged: {bool(row['charged'])}"
             if cause == "machine_lost" and not self.lost(row):
                 yield f"attempt {attempt} lost a machine, but none of its was cut: {row}"
-            excused = attempt in failed or (cause == "exited" and self.killed_by_cut(row, told))
+            shim = (run["uid"], attempt) in self.record.shims
+            excused = attempt in failed or shim or (cause == "exited" and self.killed_by_cut(row, told))
             if cause in ("exited", "oom", "start_failed", "barrier_timeout") and not excused:
                 yield f"attempt {attempt} ended by {cause} ({row['detail']}), but no member failed: {row}"
             if attempt in failed and cause in ("succeeded", "never_started"):
@@ -162,7 +163,8 @@ class Judge:
         for one in told:
             if one.kinds & {"done", "fail", "stopped", "term"}:
                 continue
-            if not self.record.cut(one.machine, one.began - 1, one.last + 60):
+            shim = bool(claims) and (claims[0]["run_uid"], one.attempt) in self.record.shims
+            if not shim and not self.record.cut(one.machine, one.began - 1, one.last + 60):
                 yield f"rank {one.rank} of attempt {one.attempt} vanished from {one.machine} at {one.last:.2f}"
         for attempt in {one.attempt for one in told if "term" in one.kinds}:
             row = next((row for row in claims if row["attempt"] == attempt), None)

@@ -44,7 +44,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Deed:
-    """One thing done to a part, a machine or a run: `seconds` is how long it lasts."""
+    """One thing done to a part, a machine, a shim or a run: `seconds` is how long it lasts.
+
+    The target of a shim's death is a number from 0 to 1: where it stands among those that are alive then.
+    """
 
     at: float
     what: str
@@ -125,6 +128,7 @@ def _orders(chance: random.Random, jobs: list[Job], seconds: float) -> Iterator[
 
 def _faults(chance: random.Random, seconds: float, postgresql: bool) -> Iterator[Deed]:
     kinds = ["kill"] * 8 + ["pause"] * 3 + ["long pause", "kill all", "everything", "sleep", "double"]
+    kinds += ["shim"] * 4 + ["nursery"]
     kinds += ["ledger"] * 2 if postgresql else []
     at = chance.uniform(3.0, 8.0)
     while at < seconds:
@@ -141,6 +145,10 @@ def _fault(chance: random.Random, kind: str, at: float) -> Deed:
             return Deed(at, "pause", part, chance.uniform(*PAST_LEASES))
         case "sleep":
             return Deed(at, "sleep", "", chance.uniform(1.0, PAST_LEASES[1]))
+        case "shim":
+            return Deed(at, "shim", f"{chance.random():.3f}", 0.0, True)
+        case "nursery":
+            return Deed(at, "nursery", "", 0.0, True)
         case "everything":
             return Deed(at, "everything", "", chance.choice((0.0, 1.0, 8.0)))
         case "double":
