@@ -239,10 +239,11 @@ class Doer:
     def _nursery(self, _: Deed) -> None:
         """The process from which shims are forked is killed; the shims stay."""
         for agent in self._parts("agent"):
-            for child in agent.children():
-                if any(word.endswith("nursery.py") for word in child.cmdline()):
-                    self.record.kills += 1
-                    child.kill()
+            with suppress(psutil.Error):
+                for child in agent.children():
+                    if any(word.endswith("nursery.py") for word in child.cmdline()):
+                        self.record.kills += 1
+                        child.kill()
 
     def _pause(self, deed: Deed) -> None:
         parts = self._parts(deed.target)
