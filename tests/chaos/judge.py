@@ -119,7 +119,7 @@ class Judge:
             if cause == "machine_lost" and not self.lost(row):
                 yield f"attempt {attempt} lost a machine, but none of its was cut: {row}"
             shim = (run["uid"], attempt) in self.record.shims
-            excused = attempt in failed or shim or (cause == "exited" and self.killed_by_cut(row, told))
+            excused = attempt in failed or shim or (cause == "exited" and self.killed_by_cut(row))
             if cause in ("exited", "oom", "start_failed", "barrier_timeout") and not excused:
                 yield f"attempt {attempt} ended by {cause} ({row['detail']}), but no member failed: {row}"
             if attempt in failed and cause in ("succeeded", "never_started"):
@@ -134,13 +134,13 @@ class Judge:
         until = row["failure_at"] or row["released_at"]
         return any(self.record.cut(name, since, until) for name in self.places[row["id"]])
 
-    def killed_by_cut(self, row: Row, told: list[Diary]) -> bool:
-        """Whether a member was killed with its machine, and the machine was back before its lease ran out."""
-        return any(
-            self.record.cut(one.machine, one.began, row["released_at"], "off")
-            for one in told
-            if one.attempt == row["attempt"]
-        )
+    def killed_by_cut(self, row: Row) -> bool:
+        """Whether a member was killed with its machine, and the machine was back before its lease ran out.
+
+        One that was still held at its gate has written no diary, so the claim's machines are looked at.
+        """
+        since = row["granted_at"] or row["entered_at"]
+        return any(self.record.cut(name, since, row["released_at"], "off") for name in self.places[row["id"]])
 
     def overlapping(self, run: Row, told: list[Diary]) -> Iterator[str]:
         """No member of an older attempt lived when a newer one began, unless its machine was cut off."""
