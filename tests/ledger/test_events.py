@@ -12,8 +12,9 @@ from astraeus.ledger.tables import change
 
 @dataclass(frozen=True)
 class Run:
-    uid: str
+    shown_uid: str
     name: str
+    worker: str | None = None
 
 
 async def test_events_in_order_and_in_pages(ledger: Ledger) -> None:
@@ -34,12 +35,14 @@ async def test_events_in_order_and_in_pages(ledger: Ledger) -> None:
 async def test_events_of_a_run(ledger: Ledger) -> None:
     home = await workspace(ledger)
     async with ledger.transaction() as tx:
-        await events.record(tx, home.id, "placed", "scheduler", "on one leaf", run=Run("u1", "resnet"), attempt=2)
+        await events.record(
+            tx, home.id, "placed", "scheduler", "on one leaf", run=Run("u1", "resnet", "resnet-3"), attempt=2
+        )
         await events.record(tx, home.id, "placed", "scheduler", "elsewhere", run=Run("u2", "resnet"), attempt=1)
         await events.record(tx, home.id, "drained", "ada", "m-1")
         (found,) = await events.list_events(tx, home.id, run_uid="u1")
-    assert (found.kind, found.run, found.attempt, found.actor, found.message) == (
-        *("placed", "resnet", 2, "scheduler"),
+    assert (found.kind, found.run, found.worker, found.attempt, found.actor, found.message) == (
+        *("placed", "resnet", "resnet-3", 2, "scheduler"),
         "on one leaf",
     )
     assert found.at.timestamp() == round(tx.now, 6)
