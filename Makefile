@@ -20,7 +20,7 @@ demo-torch: $(TORCH_INSTALLED) ## its start with PyTorch: torchrun, 8 x 8 = 64 r
 	@$(BIN)/python -m deploy.demo --torch $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## run the tests; ARGS="..." goes to pytest
-	$(BIN)/pytest -m "not slow" $(ARGS)
+	$(BIN)/pytest -m "not slow" --numprocesses 2 --dist loadfile $(ARGS)
 
 test-slow: $(INSTALLED) ## run the tests that take long: outages, chaos, the API's contract, a browser
 	$(BIN)/pytest -m slow $(ARGS)
