@@ -7,7 +7,8 @@ from typing import Any
 
 import aiosqlite
 
-PRAGMAS = ("synchronous=NORMAL", "foreign_keys=ON")
+PRAGMAS = ("synchronous=FULL", "foreign_keys=ON")
+"""What was answered after its commit must outlive a power cut too, for which WAL needs FULL."""
 WAL_PAUSE = 0.02
 STEPS_BETWEEN_CHECKS = 500_000
 

@@ -211,5 +211,7 @@ async def test_sqlite_rules_hold_on_every_connection(sqlite_ledger: Ledger, tmp_
     for tx in opened:
         assert (await tx.conn.exec_driver_sql("PRAGMA foreign_keys")).scalar_one() == 1
         assert (await tx.conn.exec_driver_sql("PRAGMA journal_mode")).scalar_one() == "wal"
+        full = 2
+        assert (await tx.conn.exec_driver_sql("PRAGMA synchronous")).scalar_one() == full
     for reader in readers:
         await reader.__aexit__(None, None, None)
