@@ -126,7 +126,12 @@ async def release(
     A claim that was still waiting is withdrawn. What fails a worker of a run that starts `Independent` is told to the
     others, where that concerns them.
     """
-    kin = await independent.lock_kin(tx, ref.run_uid) if charged or state == "Failed" else None
+    owner = await runs.by_uid(tx, ref.run_uid)
+    if owner is None:
+        return False
+    kin = None
+    if owner.parent is not None and owner.worker is not None and (charged or state == "Failed"):
+        kin = await independent.lock_kin(tx, owner.parent, owner.worker, owner.spec["on_failure"])
     ended = (
         update(claim)
         .where(_is(ref), claim.c.state != "Released")
@@ -143,8 +148,6 @@ async def release(
     if row.granted_at is not None:
         await _close_workers(tx, ref)
         await give_back(tx, row.cluster, [row.id])
-    owner = await runs.by_uid(tx, ref.run_uid)
-    assert owner is not None, "a claim's run is never deleted"
     await events.record(tx, owner.workspace, "attempt_ended", actor, detail, run=owner, attempt=ref.attempt)
     if kin is not None:
         await independent.follow(tx, kin, ref.run_uid, state, detail)

@@ -16,7 +16,6 @@ from astraeus.ledger.members import intend
 from astraeus.ledger.outbox import Letter, add_all, workflow_id_of
 from astraeus.ledger.tables import claim, run, workspace
 from astraeus.model.independent import standing, worker_uid
-from astraeus.model.names import worker_name
 from astraeus.model.spec import RunSpec
 
 SHOWN_OF_FIRST = ("Pending", "Failed", "Cancelled")
@@ -94,14 +93,12 @@ class Kin:
     worker: str
 
 
-async def lock_kin(tx: Tx, uid: str) -> Kin | None:
-    """Lock the claims of all workers beside this one; None where its failure is its own, or it is no worker's run."""
-    query = select(run.c.parent, run.c.name, run.c.rank, run.c.spec["on_failure"].label("rule")).where(run.c.uid == uid)
-    row = (await tx.conn.execute(query)).one_or_none()
-    if row is None or row.parent is None or row.rule == "RestartWorker":
+async def lock_kin(tx: Tx, parent: str, worker: str, rule: str) -> Kin | None:
+    """Lock the claims of all workers of a run, for the failure of one; None where the `rule` makes it its own."""
+    if rule == "RestartWorker":
         return None
-    await _lock_claims(tx, select(run.c.uid).where(run.c.parent == row.parent))
-    return Kin(row.parent, worker_name(row.name, row.rank))
+    await _lock_claims(tx, select(run.c.uid).where(run.c.parent == parent))
+    return Kin(parent, worker)
 
 
 async def follow(tx: Tx, kin: Kin, uid: str, state: str, detail: str) -> None:
