@@ -39,7 +39,7 @@ def waiting_for_tighter(
     )
 
 
-START_UNKNOWN = "unknown: what holds its room has no time limit"
+START_UNKNOWN = "unknown: no time limit brings it room"
 """Of an expected start that no time limit tells."""
 
 

@@ -31,7 +31,7 @@ class Expected:
     """The latest start of waiting claims, by claim, in seconds since the epoch; a claim that is not there: unknown.
 
     Those `asked` about were looked at, the first of the queue, up to the time `until`. None: as far as anything ends by
-    itself, so that what holds the room of a claim without a start has no time limit.
+    itself, so that nothing with a time limit makes room for a claim without a start.
     """
 
     starts: Mapping[int, float]

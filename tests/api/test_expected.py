@@ -68,7 +68,7 @@ async def test_everyone_in_line_is_told_a_start_and_so_is_who_is_not_yet(
     assert third["expected_words"] == "in 12 min at the latest, by time limits"
     planned = (await world.client("viewer").post("/runs:plan", json=spec())).json()
     assert (planned["fits"], planned["expected_start"]) == (False, "unknown")
-    assert planned["expected_words"] == "unknown: what holds its room has no time limit"
+    assert planned["expected_words"] == "unknown: no time limit brings it room"
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_the_queue_page_tells_all_of_them(world: Any, until: float, enter:
     scope = Scope(world.state, Caller("viewer", "viewer", None, None, "user"), world.workspace)
     rows = (await queue.load(scope, {}))["rows"]
     assert [(row["run"], row["start"]) for row in rows] == [("second", until), ("third", until + 100), ("fourth", None)]
-    assert rows[2]["start_words"] == "unknown: what holds its room has no time limit"
+    assert rows[2]["start_words"] == "unknown: no time limit brings it room"
 
 
 async def test_on_a_large_cluster_it_is_not_worked_out_at_every_change(

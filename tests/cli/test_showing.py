@@ -308,11 +308,11 @@ def test_explain_names_every_blocker(astra: Any, api: FakeApi) -> None:
         "          sm-1 has 3",
         "Start:    unknown",
     ]
-    words = {"expected_words": "unknown: what holds its room has no time limit", "victims": ["low"]}
+    words = {"expected_words": "unknown: no time limit brings it room", "victims": ["low"]}
     api.on("GET /runs/a/explain", answer | words)
     assert astra("explain", "a").output.splitlines()[-2:] == [
         "Preempt:  low",
-        "Start:    unknown: what holds its room has no time limit",
+        "Start:    unknown: no time limit brings it room",
     ]
     words = {"expected_start": "2026-01-02T03:04:05Z", "expected_words": "in 26 h at the latest, by time limits"}
     api.on("GET /runs/a/explain", answer | words)

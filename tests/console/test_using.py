@@ -279,7 +279,7 @@ def test_expected_starts_are_told_on_every_page(console: Console) -> None:
     starts = {name: page.get_by_role("row", name=re.compile(name)) for name in ("next-one", "one-after", "last-one")}
     expect(starts["next-one"]).to_contain_text(re.compile(r"in 4\d min at the latest"))
     expect(starts["one-after"]).to_contain_text(re.compile(r"in 1 h 3\d min at the latest"))
-    expect(starts["last-one"]).to_contain_text("unknown: what holds its room has no time limit")
+    expect(starts["last-one"]).to_contain_text("unknown: no time limit brings it room")
     console.keep("queue-expected")
     console.open("runs/lab-a/one-after")
     expect(page.locator(".card", has_text="Why it waits")).to_contain_text(
@@ -290,6 +290,6 @@ def test_expected_starts_are_told_on_every_page(console: Console) -> None:
     write(page, json.dumps(limited("asked", 60) | {"metadata": {"name": "asked"}}))
     plan = page.get_by_role("complementary")
     expect(plan).to_contain_text("Would wait")
-    expect(plan).to_contain_text("unknown: what holds its room has no time limit")
+    expect(plan).to_contain_text("unknown: no time limit brings it room")
     for name in ("last-one", "one-after", "next-one", "has-it"):
         assert stack.api("DELETE", f"/runs/{name}").is_success

@@ -51,7 +51,7 @@ def test_a_start_that_hangs_on_a_run_without_a_limit_is_unknown_and_said_to_be_s
     world = replace(draw(FLEET, ENDS), asks=(whole(3, 1), whole(1, 2, limit=20)))
     answer = expected(world, NOW)
     assert (answer.starts, answer.until) == ({2: 100.0}, None)
-    assert answer.words_of(1, NOW) == "unknown: what holds its room has no time limit"
+    assert answer.words_of(1, NOW) == "unknown: no time limit brings it room"
 
 
 def test_a_claim_behind_one_without_a_limit_gets_only_what_that_one_leaves() -> None:
