@@ -6,9 +6,8 @@ import sys
 
 import httpx
 import pytest
-from playwright.sync_api import expect
-
 from console.conftest import Console, shell
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.slow
 
