@@ -56,8 +56,7 @@ def ledger(home: Path, postgresql: bool) -> Iterator[tuple[str, PostgresServer |
         return
     with postgres_server() as server:
         url = server.create(DATABASE)
-        # The tests' server may forget what it committed last when it is killed; a ledger's must not.
-        server.execute(f'ALTER DATABASE "{DATABASE}" SET synchronous_commit = on')
+        server.keep_commits(DATABASE)
         yield url, server
 
 

@@ -93,6 +93,7 @@ def test_ctrl_c_stops_training_on_a_machine_that_is_cut_off_too(tmp_path: Path) 
 def test_the_database_is_away_for_twenty_seconds(
     postgres: PostgresServer, postgres_ledger_url: str, tmp_path: Path
 ) -> None:
+    postgres.keep_commits(postgres_ledger_url.rpartition("/")[2])
     with DevStack(tmp_path / "stack", environment={"ASTRAEUS_LEDGER_URL": postgres_ledger_url}) as stack:
         stack.submit(shell("patient", until(tmp_path / "patient"), machines=4, gpus=8))
         stack.reach("patient", "Running")

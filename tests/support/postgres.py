@@ -79,6 +79,10 @@ class PostgresServer:
         self.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
         return self.url(database)
 
+    def keep_commits(self, database: str) -> None:
+        """Make it lose no commit when the server is killed, as a ledger's must not; the tests' others may."""
+        self.execute(f'ALTER DATABASE "{database}" SET synchronous_commit = on')
+
     def drop(self, database: str) -> None:
         self.execute(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)')
 
