@@ -65,6 +65,7 @@ class Session:
                 if self._connected.is_set() or self._seen is None:
                     log.warning("the API is away, workers go on: %s", fault)
                 self._connected.clear()
+                self._say_again(hosts)
                 await backoff.wait()
                 continue
             backoff.reset()
@@ -74,6 +75,11 @@ class Session:
             if answer.workers is None and not answer.logs and not answer.need_facts:
                 # A server that does not hold answers back must not be asked without end.
                 await asyncio.sleep(max(0.0, min(0.5, wait - (time.monotonic() - began))))
+
+    def _say_again(self, hosts: Iterable[Host]) -> None:
+        """Report every worker anew: a database that comes back may have forgotten what it took last."""
+        for host in hosts:
+            self._unreported |= dict.fromkeys(host.workers.values())
 
     async def tell(self) -> None:
         """Report news at once, all of a moment together."""

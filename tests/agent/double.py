@@ -53,6 +53,7 @@ class Api:
         self.syncs: list[tuple[float, SyncRequest]] = []
         self.reports: dict[str, list[WorkerReport]] = {}
         self.refuse: int | None = None
+        self.refused = 0
         self.code = "conflict"
         self.need_facts: set[str] = set()
         self.facts: dict[str, Any] = {}
@@ -117,6 +118,7 @@ class Api:
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return JSONResponse({"detail": "who are you"}, 401)
         if self.refuse:
+            self.refused += 1
             return JSONResponse({"detail": "another agent holds these machines", "code": self.code}, self.refuse)
         parsed = SyncRequest.model_validate_json(await request.body())
         answer = await run_in_threadpool(self._sync, parsed)

@@ -39,6 +39,16 @@ def test_an_agent_killed_and_started_again_takes_its_workers_over(api: Api, agen
     assert api.until_over(KEY).exit_code == 0
 
 
+def test_an_api_that_was_away_is_told_everything_again(api: Api, agent: Agent) -> None:
+    started(api, agent, "exec sleep 1000")
+    told = len(api.reports[KEY])
+    api.refuse = 503
+    api.until(lambda: api.refused, "a sync that is refused")
+    api.refuse = None
+    api.until(lambda: len(api.reports[KEY]) > told, "what was taken before, again")
+    assert api.reports[KEY][-1].state == "running"
+
+
 def test_what_happens_while_the_agent_is_away_is_reported_when_it_is_back(api: Api, agent: Agent) -> None:
     pid = started(api, agent, "while ! test -e go; do sleep 0.02; done; exit 5")
     agent.end(signal.SIGKILL)
