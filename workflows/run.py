@@ -21,9 +21,16 @@ RECONCILE_MOST = 3600.0
 KILLED_SECONDS = 60.0
 
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
+LEDGER_AHEAD = "ledger-ahead"
+"""Since this change the ledger may be ahead of the workflow: the first claim is entered when the run is submitted, and
+a grant asks for its members. So an order against a claim that waits is carried out as against a gang's."""
+
 OF_AN_ATTEMPT = frozenset({"preempt", "restart"})
 CANCELLED_IN_TEMPORAL = RunMessage(id=0, kind="cancel", who="an operator in Temporal")
 """What a cancellation of the workflow itself means; outbox rows have ids from 1."""
+
+HELD_BEFORE = RunMessage(id=-1, kind="hold", who=None)
+"""What a run's own row says of a hold."""
 
 
 @workflow.defn
@@ -63,12 +70,9 @@ class RunWorkflow(Steps):
     async def queue(self) -> None:
         """Enter the next attempt's claim and wait until it is granted."""
         life = self.life
-        if life.wait_until is None and (order := self.inbox.take(life.attempt, any_of("cancel", "delete"))):
-            await self.between_attempts(order)
-            return
-        self.heed_holds()
-        if life.held_by:
-            life.phase = "held"
+        if life.attempt == 0 and workflow.patched(LEDGER_AHEAD):
+            self.hold_claim()
+        elif await self.heeded():
             return
         if life.wait_until is None:
             life.attempt += 1
@@ -81,14 +85,30 @@ class RunWorkflow(Steps):
             held = message.kind == "hold"
             if held:
                 self.heed(message)
-            life.stop = StopOrder(
-                ref=self.ref, cause="held" if held else "cancelled", who=message.who or "a person", why=message.why
-            )
-            life.phase = "close"
+            self.end("held" if held else "cancelled", message.who or "a person", message.why)
+            if not workflow.patched(LEDGER_AHEAD):
+                life.phase = "close"
             return
         # An order against an attempt is on its claim in the ledger once that is granted; earlier ones had no object.
         self.inbox.forget(OF_AN_ATTEMPT)
         life.phase = "start"
+
+    def hold_claim(self) -> None:
+        """A run that was held before its workflow began has its first claim in the ledger: withdraw that."""
+        if self.life.held_by:
+            self.inbox.put(HELD_BEFORE.model_copy(update={"who": self.life.held_by}))
+            self.life.held_by = None
+
+    async def heeded(self) -> bool:
+        """Obey what was ordered before the next claim; whether there is to be none for now."""
+        life = self.life
+        if life.wait_until is None and (order := self.inbox.take(life.attempt, any_of("cancel", "delete"))):
+            await self.between_attempts(order)
+            return True
+        self.heed_holds()
+        if life.held_by:
+            life.phase = "held"
+        return life.held_by is not None
 
     def heed_holds(self) -> None:
         """A hold never stops a running attempt: it is read here, before the next claim."""
@@ -242,6 +262,8 @@ class RunWorkflow(Steps):
         life = self.life
         situation = life.situation or await self.look()
         decision = outcome(life, situation)
+        # The pause is from when the last member had ended: what it took to hear and write of it is part of it.
+        over = now() - (situation.now - (situation.ended_at or situation.now))
         await self.record(decision)
         life.charged, life.earned_seconds = decision.budget.charged, decision.budget.earned_seconds
         life.headline = decision.headline
@@ -249,7 +271,7 @@ class RunWorkflow(Steps):
         if decision.state == "Pending" and not decision.charged:
             life.free_restarts[decision.cause] = life.free_restarts.get(decision.cause, 0) + 1
         life.phase = decision.phase
-        life.wait_until = now() + decision.pause_seconds if decision.phase == "backoff" else None
+        life.wait_until = over + decision.pause_seconds if decision.phase == "backoff" else None
         self.show(decision.state, decision.reason)
 
     async def record(self, decision: Outcome) -> None:

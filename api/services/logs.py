@@ -94,10 +94,11 @@ async def _lives(tx: Tx, row: RunRow, worker: str) -> tuple[RunRow, int]:
 
 async def _where(tx: Tx, row: RunRow, rank: int, attempt: int | None) -> tuple[int, str]:
     attempt = row.attempt if attempt is None else attempt
-    for view in await views.worker_views(tx, row.uid, attempt):
+    workers = await views.worker_views(tx, row.uid, attempt)
+    for view in workers:
         if view.rank == rank and view.machine is not None:
             return attempt, view.machine
-    if row.attempt == 0:
+    if row.attempt <= 1 and not workers:
         raise NotFound(f"{row.worker or row.name} has not been placed yet; it has no logs.")
     raise NotFound(f"{row.name} has no worker {rank} in attempt {attempt}.")
 

@@ -1,5 +1,6 @@
 """Runs: submit, list, look up, and the orders given to them."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 from api.auth import Scope
 from api.services.checks import check
 from api.services.pages import cursor_of_ours
-from astraeus.ledger import orders, runs, tenancy, views
+from astraeus.ledger import claims, orders, runs, tenancy, views
 from astraeus.ledger.core import Tx
 from astraeus.ledger.runs import RunRow
 from astraeus.model.errors import NotFound
@@ -47,16 +48,22 @@ class Filters:
 
 
 async def submit(scope: Scope, raw: Any, key: str | None = None, cluster: str | None = None) -> tuple[RunView, bool]:
-    """Store a run, then start its workflow. False: the same POST was already taken. Raises `BadSpec`, `Conflict`."""
+    """Store a run and its first claim, then start its workflow, while the scheduler is at work already.
+
+    False: the same POST was already taken. Raises `BadSpec`, `Conflict`.
+    """
     submission = parse_submission(raw)
     state, workspace = scope.state, scope.workspace
     async with state.ledger.transaction() as tx:
         cluster = await known_cluster(tx, scope, cluster)
         await check(tx, workspace.id, submission.spec)
         row, created = await runs.submit(tx, workspace, cluster, submission, raw, scope.caller.name, key)
-        view = await _view(tx, row)
+        if created:
+            topology = submission.spec.task_template.requested_resources.topology
+            await claims.enter_first(tx, row, topology.patience_seconds)
+        view = await _view(tx, await runs.by_uid(tx, row.uid) or row)
         unstarted = await runs.without_workflow(tx, uid=row.uid)
-    await state.start_workflows(unstarted, workspace)
+    await asyncio.gather(state.deliver(tx), state.start_workflows(unstarted, workspace))
     return view, created
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, literal, select, update
 
 from astraeus.ledger import events, independent, runs
 from astraeus.ledger.core import Tx
 from astraeus.ledger.rooms import give_back
+from astraeus.ledger.runs import RunRow
 from astraeus.ledger.tables import claim, reservation, run, worker
 from astraeus.ledger.tables import cluster as cluster_table
 from astraeus.model.errors import Conflict, NotFound
@@ -48,6 +49,17 @@ async def enter(
     await runs.set_state(tx, uid, "Pending", headline or runs.SUBMITTED, attempt=attempt, network=None)
     tx.announce("cluster", cluster)
     return False
+
+
+async def enter_first(tx: Tx, new: RunRow, patience_seconds: float) -> None:
+    """Ask for room for the first attempt of a run that this transaction adds, or of each of its workers."""
+    mine = run.c.parent == new.uid if new.is_parent else run.c.uid == new.uid
+    entered, patience = literal(tx.now), literal(tx.now + patience_seconds)
+    asked = select(run.c.uid, literal(1), run.c.cluster, literal("Waiting"), entered, patience)
+    columns = ["run_uid", "attempt", "cluster", "state", "entered_at", "patience_until"]
+    await tx.conn.execute(insert(claim).from_select(columns, asked.where(mine).order_by(run.c.rank)))
+    await tx.conn.execute(update(run).where(mine | (run.c.uid == new.uid)).values(attempt=1))
+    tx.announce("cluster", new.cluster)
 
 
 async def _known(tx: Tx, uid: str, attempt: int) -> str | None:

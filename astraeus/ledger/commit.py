@@ -153,6 +153,7 @@ def _applies(grant: Grant, party: _Party | None) -> bool:
         party is not None
         and party.state == "Waiting"
         and party.placeable
+        and not party.decided
         and (party.run_uid, party.attempt) == (grant.run_uid, grant.attempt)
         and [member.rank for member in grant.members] == list(range(len(grant.members)))
         and bool(grant.members)
@@ -202,13 +203,14 @@ async def _ports(tx: Tx, leaders: Sequence[tuple[Grant, str]]) -> dict[int, tupl
 
 
 async def _allocate(tx: Tx, cluster_name: str, placed: Sequence[tuple[_Party, Grant]]) -> None:
-    """Write the allocations, then move them onto the machines by compare-and-set."""
+    """Write the allocations, move them onto the machines by compare-and-set, and ask for the members there."""
     rows = [_allocation(cluster_name, party, member) for party, grant in placed for member in grant.members]
     await tx.conn.execute(sql.ALLOCATE, rows)
     claims = sorted(party.id for party, _ in placed)
     taken = await tx.conn.scalars(sql.TAKE, {"b_cluster": cluster_name, "b_claims": claims})
     if set(taken) != {row["machine"] for row in rows}:
         raise StaleTerm(f"Machines of {cluster_name} changed under the plan; plan again")
+    await tx.conn.execute(sql.ASK, {"b_claims": claims})
 
 
 def _allocation(cluster_name: str, party: _Party, member: Member) -> dict[str, Any]:

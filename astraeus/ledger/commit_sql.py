@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, Update, bindparam, insert, select, update
+from sqlalchemy import BindParameter, Insert, Select, Update, bindparam, exists, func, insert, literal, select, update
 
 from astraeus.ledger.rooms import lock_machines, room_of
-from astraeus.ledger.tables import allocation, claim, cluster, event, machine, reservation, run, workspace
+from astraeus.ledger.tables import allocation, claim, cluster, event, machine, reservation, run, worker, workspace
+from astraeus.model.machine import DEFAULT_GRACE_SECONDS
 
 CLUSTER: BindParameter[str] = bindparam("b_cluster")
 CLAIMS: BindParameter[Any] = bindparam("b_claims", expanding=True)
@@ -58,6 +59,26 @@ def _taking() -> Update:
     )
 
 
+def _asking() -> Insert:
+    """Every member of these claims is wanted at its gate; one that exists already is left out."""
+    own = run.c.spec["task_template"]["stop_grace_seconds"].as_float()
+    grace = func.coalesce(own, machine.c.facts["stop_grace_seconds"].as_float(), float(DEFAULT_GRACE_SECONDS))
+    held = allocation.c
+    same = (worker.c.run_uid == claim.c.run_uid) & (worker.c.attempt == claim.c.attempt)
+    members = (
+        select(claim.c.run_uid, claim.c.attempt, held.rank, held.cluster, held.machine, literal("hold"), grace)
+        .select_from(allocation)
+        .join(claim, claim.c.id == held.claim)
+        .join(run, run.c.uid == claim.c.run_uid)
+        .join(machine, (machine.c.cluster == held.cluster) & (machine.c.name == held.machine))
+        .where(held.claim.in_(CLAIMS), held.live, ~exists().where(same, worker.c.rank == held.rank))
+        .order_by(held.claim, held.rank)
+    )
+    columns = ["run_uid", "attempt", "rank", "cluster", "machine", "desired", "grace_seconds"]
+    return insert(worker).from_select(columns, members)
+
+
+ASK = _asking()
 ALLOCATE, RECORD = insert(allocation), insert(event)
 ROOMS = _rooms()
 TAKE = _taking().returning(machine.c.name)

@@ -7,9 +7,10 @@ What is asked for here is desired state; agents and other executors make it true
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, select, update
 
 from astraeus.ledger import runs
+from astraeus.ledger.commit_sql import ASK
 from astraeus.ledger.core import Tx
 from astraeus.ledger.members import Gang, lock, lock_attempt, save
 from astraeus.ledger.tables import allocation, claim, machine, run, worker
@@ -32,35 +33,16 @@ DECIDING = ("intent_at", "failure_at", "succeeded_at")
 
 
 async def start(tx: Tx, ref: AttemptRef) -> None:
-    """Ask for every member of a granted attempt, held at its gate.
+    """Ask for every member of a granted attempt, held at its gate, as the grant does already.
 
     A second time changes nothing; neither does it when the attempt is not granted, or its end is decided already.
     """
     gang = await lock_attempt(tx, ref.run_uid, ref.attempt)
     if gang is None or gang.state != "Granted" or gang.decided or await _members(tx, ref):
         return
-    spec_grace = await _spec_grace(tx, ref.run_uid)
-    query = (
-        select(allocation.c.rank, allocation.c.machine, machine.c.facts)
-        .join(machine, and_(machine.c.cluster == allocation.c.cluster, machine.c.name == allocation.c.machine))
-        .where(allocation.c.claim == gang.claim)
-        .order_by(allocation.c.rank)
-    )
-    rows = [
-        {
-            "run_uid": ref.run_uid,
-            "attempt": ref.attempt,
-            "rank": row.rank,
-            "cluster": gang.cluster,
-            "machine": row.machine,
-            "desired": "hold",
-            "grace_seconds": float(_grace_of(row.facts) if spec_grace is None else spec_grace),
-        }
-        for row in await tx.conn.execute(query)
-    ]
-    if rows:
-        await tx.conn.execute(insert(worker), rows)
-        _announce_machines(tx, gang.cluster, {str(row["machine"]) for row in rows})
+    await tx.conn.execute(ASK, {"b_claims": [gang.claim]})
+    places = select(allocation.c.machine).where(allocation.c.claim == gang.claim)
+    _announce_machines(tx, gang.cluster, set(await tx.conn.scalars(places)))
     gang.touched = True
     await save(tx, [gang])
 
@@ -103,7 +85,7 @@ async def stop(tx: Tx, ref: AttemptRef, cause: str | None, who: str, why: str | 
     if cause is not None:
         gang.order_stop(tx.now, cause, who, why)
     await save(tx, [gang])
-    if gang.over:
+    if gang.over and gang.state == "Granted":
         row = await runs.by_uid(tx, gang.run_uid)
         reason = words.stopping(_stop_words(gang))
         if row is not None and (row.state, row.reason) != ("Stopping", reason):
@@ -207,6 +189,7 @@ async def situation(tx: Tx, ref: AttemptRef) -> Situation:
         cause=row["failure"],
         failure_machine=failed_on.get(row["failure_rank"]),
         succeeded=row["succeeded_at"] is not None,
+        ended_at=_ended_at(row, members),
         gone=all(member.gone for member in members),
         missing=[worker_name(row["name"], rank) for rank in _ranks(row) if rank not in came],
         lingering=[worker_name(row["name"], m.rank) for m in members if m.desired == "stop" and not m.gone],
@@ -228,6 +211,14 @@ def _decided_at(row: Mapping[Any, Any]) -> float | None:
     return min((at for name in DECIDING if (at := row[name]) is not None), default=None)
 
 
+def _ended_at(row: Mapping[Any, Any], members: Sequence[Any]) -> float | None:
+    """When the last member of a decided attempt had ended; None while one is not gone, or when nobody saw one end."""
+    decided = _decided_at(row)
+    if decided is None or not all(member.gone and member.ended_at is not None for member in members):
+        return None
+    return max([decided, *(float(member.ended_at) for member in members)])
+
+
 async def _machines_of(tx: Tx, claim_id: int, rank: int | None) -> Sequence[Any]:
     if rank is None:
         return []
@@ -236,8 +227,10 @@ async def _machines_of(tx: Tx, claim_id: int, rank: int | None) -> Sequence[Any]
 
 
 async def _members(tx: Tx, ref: AttemptRef) -> Sequence[Any]:
-    query = select(worker.c.rank, worker.c.desired, worker.c.gone, worker.c.arrived_at, worker.c.grace_seconds).where(
-        worker.c.run_uid == ref.run_uid, worker.c.attempt == ref.attempt
+    query = (
+        select(worker.c.rank, worker.c.desired, worker.c.gone, worker.c.arrived_at, worker.c.ended_at)
+        .add_columns(worker.c.grace_seconds)
+        .where(worker.c.run_uid == ref.run_uid, worker.c.attempt == ref.attempt)
     )
     return (await tx.conn.execute(query.order_by(worker.c.rank))).all()
 
@@ -257,13 +250,3 @@ async def _desire(tx: Tx, gang: Gang, desired: str) -> None:
 def _announce_machines(tx: Tx, cluster: str, machines: Collection[str]) -> None:
     for name in sorted(machines):
         tx.announce("machine", f"{cluster}/{name}")
-
-
-async def _spec_grace(tx: Tx, run_uid: str) -> float | None:
-    spec = (await tx.conn.execute(select(run.c.spec).where(run.c.uid == run_uid))).scalar_one()
-    grace: float | None = spec["task_template"].get("stop_grace_seconds")
-    return grace
-
-
-def _grace_of(facts: Mapping[str, Any]) -> float:
-    return float(facts.get("stop_grace_seconds", DEFAULT_GRACE_SECONDS))

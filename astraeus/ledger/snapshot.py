@@ -69,7 +69,7 @@ def _waiting() -> Select[Any]:
         .add_columns(SPECIFIED, workspace.c.organisation, workspace.c.name.label("workspace_name"))
         .join(run, run.c.uid == c.run_uid)
         .join(workspace, workspace.c.id == run.c.workspace)
-        .where(c.cluster == CLUSTER, c.state == "Waiting", ~run.c.held, ~run.c.final)
+        .where(c.cluster == CLUSTER, c.state == "Waiting", c.intent.is_(None), ~run.c.held, ~run.c.final)
         .where(run.c.delete_asked_at.is_(None))
         .order_by(run.c.priority.desc(), run.c.submitted_at, run.c.uid)
     )
@@ -273,6 +273,7 @@ def _wish(row: Any) -> _Wish:
     resources = Resources.model_validate_json(json.dumps(row.resources or {}))
     return _Wish(
         resources=one_worker(resources, row.size) if row.size else resources,
-        preemptible=True if row.preemptible is None else row.preemptible,
+        # SQLite says 1 for a JSON true.
+        preemptible=row.preemptible is None or bool(row.preemptible),
         time_limit_seconds=row.time_limit_seconds,
     )

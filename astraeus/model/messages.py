@@ -64,7 +64,8 @@ class Situation(Lenient):
 
     Times are seconds since the epoch by the ledger's clock. `failure` is the earliest genuine failure, in
     words (`resnet-64gpu-5 exited with code 1`), `cause` its kind. `decided_at` is when success, failure or an order to
-    stop made the end certain. `missing` names members not yet at the barrier.
+    stop made the end certain, `ended_at` when its last member had ended, once all are gone. `missing` names members
+    not yet at the barrier.
     """
 
     now: float
@@ -77,6 +78,7 @@ class Situation(Lenient):
     all_arrived: bool = False
     gates_opened_at: float | None = None
     decided_at: float | None = None
+    ended_at: float | None = None
     failure: str | None = None
     cause: str | None = None
     failure_machine: str | None = None

@@ -13,7 +13,7 @@ async def test_a_run_is_stored_shown_and_started(both: Any, spec: Any) -> None:
     assert answer.status_code == 201, answer.text
     run = answer.json()
     assert run["metadata"]["name"] == "resnet-64gpu"
-    assert (run["state"], run["cluster"], run["attempt"]) == ("Pending", "lab-a", 0)
+    assert (run["state"], run["cluster"], run["attempt"]) == ("Pending", "lab-a", 1)
     assert run["restarts"] == {"budget": 10, "left": 10, "next_earned_at": None}
     assert datetime.fromisoformat(run["submitted_at"]).utcoffset().total_seconds() == 0
     assert answer.headers["location"].endswith("/runs/resnet-64gpu")
@@ -188,7 +188,7 @@ async def test_runs_of_one_name_are_told_apart_by_uid(both: Any, spec: Any) -> N
     events = (await both.client().get(f"/runs/{old}/events")).json()["items"]
     assert "the old one" in events[1]["message"]
     assert {event["run_uid"] for event in events} == {old}
-    assert (await both.client().get(f"/runs/{old}/attempts")).json()["items"] == []
+    assert [one["attempt"] for one in (await both.client().get(f"/runs/{old}/attempts")).json()["items"]] == [1]
     assert (await both.client().get(f"/runs/{old}/explain")).json()["reason"] == "resnet-0 exited with code 1"
     assert (await both.client().post(f"/runs/{old}:cancel")).status_code == 409
     assert (await both.client().delete(f"/runs/{old}")).status_code == 204

@@ -106,10 +106,7 @@ async def test_release_gives_the_room_back_and_records_the_end(scene: Scene) -> 
     await scene.write(
         insert(reservation).values(claim=placed, cluster=CLUSTER, machine="m-0", gpu_mask=1, created_at=0)
     )
-    member = {"run_uid": row.uid, "attempt": 1, "cluster": CLUSTER, "desired": "run", "grace_seconds": 30}
-    await scene.write(
-        insert(worker).values([{**member, "rank": 0, "machine": "m-0"}, {**member, "rank": 1, "machine": "m-1"}])
-    )
+    members = select(worker).where(worker.c.run_uid == row.uid)
     assert await scene.release(row, next_earned_seconds=600.0)
     assert await scene.used() == {"m-1": 0b110000}
     ended = await scene.claim(row)
@@ -117,7 +114,7 @@ async def test_release_gives_the_room_back_and_records_the_end(scene: Scene) -> 
     assert ended.detail == "a-0 exited with code 1"
     present = await scene.run(row)
     assert (present.state, present.budget_left, present.network) == ("Pending", 9, None)
-    assert all(found.gone and found.desired == "stop" for found in await scene.rows(select(worker)))
+    assert all(found.gone and found.desired == "stop" for found in await scene.rows(members))
     assert await scene.rows(select(reservation)) == []
     kinds = [kind for kind, _, _ in await scene.events(row)]
     assert kinds[-2:] == ["state", "attempt_ended"]

@@ -2,14 +2,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from support.scene import CLUSTER, LEAF_PLACE, WHOLE, Scene, grant, wait
 
+from astraeus.ledger import gangs
 from astraeus.ledger.commit import commit_plan
 from astraeus.ledger.core import Ledger
 from astraeus.ledger.tables import allocation, claim, machine, reservation, run, worker
 from astraeus.model.errors import StaleTerm
-from astraeus.model.messages import HIGHER_PRIORITY
+from astraeus.model.messages import HIGHER_PRIORITY, AttemptRef
 from astraeus.placement.types import Ask, Eviction, Plan, Reserved
 
 
@@ -212,10 +213,18 @@ async def test_a_reason_to_wait_is_not_shown_by_a_run_that_waits_no_more(scene: 
     assert (await scene.run(row)).reason == "Held by ada"
 
 
+async def test_a_claim_that_was_told_to_stop_is_granted_no_more(scene: Scene) -> None:
+    row = await scene.waiting("a")
+    ask = (await asks(scene))["a"]
+    async with scene.ledger.transaction() as tx:
+        await gangs.stop(tx, AttemptRef(run_uid=row.uid, attempt=1), "cancelled", "ada")
+    assert (await scene.run(row)).state == "Pending"
+    assert await scene.commit(Plan(grants=(grant(ask, [("m-0", WHOLE)]),))) == []
+    assert await scene.used() == {}
+
+
 async def test_an_eviction_is_an_intent_a_stop_and_a_message(scene: Scene) -> None:
     victim = await scene.placed("low", [("m-0", WHOLE)])
-    member = {"run_uid": victim.uid, "attempt": 1, "rank": 0, "cluster": CLUSTER, "machine": "m-0"}
-    await scene.write(insert(worker).values(member | {"desired": "run", "grace_seconds": 30}))
     await scene.waiting("eval-release", priority=10)
     ask = (await asks(scene))["eval-release"]
     held = (await scene.snapshot()).holdings[0]

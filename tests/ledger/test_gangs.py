@@ -1,13 +1,13 @@
 import asyncio
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from support.fleet import FakeAgent, GangScene, ref, report
 from support.scene import CLUSTER, WHOLE
 
 from astraeus.ledger import gangs
 from astraeus.ledger.core import Ledger
-from astraeus.ledger.tables import claim
+from astraeus.ledger.tables import claim, worker
 from astraeus.model.messages import AttemptRef
 
 
@@ -18,15 +18,22 @@ async def scene(ledger: Ledger) -> GangScene:
 
 async def test_every_member_is_asked_for_once_and_held_at_its_gate(scene: GangScene) -> None:
     row = await scene.placed("a", [("m-0", 0xFF), ("m-1", 0xFF)])
-    tx = await scene.start_workers(row)
-    assert ("machine", "lab-a/m-0") in tx.changes
-    assert ("machine", "lab-a/m-1") in tx.changes
     workers = await scene.workers(row)
     assert [(one.rank, one.machine, one.desired, one.observed) for one in workers] == [
         (0, "m-0", "hold", "none"),
         (1, "m-1", "hold", "none"),
     ]
     assert not (await scene.start_workers(row)).changes
+    assert await scene.workers(row) == workers
+
+
+async def test_members_that_the_grant_did_not_ask_for_are_asked_for_at_the_start(scene: GangScene) -> None:
+    """As those of a claim that an earlier release granted."""
+    row = await scene.placed("a", [("m-0", 0xFF), ("m-1", 0xFF)])
+    workers = await scene.workers(row)
+    await scene.write(delete(worker))
+    tx = await scene.start_workers(row)
+    assert {("machine", "lab-a/m-0"), ("machine", "lab-a/m-1")} <= set(tx.changes)
     assert await scene.workers(row) == workers
 
 
@@ -48,6 +55,7 @@ async def test_nothing_starts_without_a_grant_or_after_an_order_to_stop(scene: G
     waiting = await scene.waiting("w")
     assert not (await scene.start_workers(waiting)).changes
     row = await scene.placed("a", [("m-0", 0xFF)])
+    await scene.write(delete(worker))
     await scene.order(row, "cancel")
     await scene.start_workers(row)
     assert await scene.workers(row) == []
@@ -198,7 +206,11 @@ async def test_losing_a_machine_before_anything_was_started_fails_the_attempt(sc
         "machine_lost",
         "m-1",
     )
-    assert situation.gone
+    assert not situation.gone
+    agent = FakeAgent(scene.ledger, ["m-0"])
+    await agent.read()
+    await agent.sync()
+    assert (await scene.situation(row)).gone
     assert await scene.kinds(row) == ["machine_lost", "gone"]
 
 

@@ -91,6 +91,9 @@ async def test_a_drain_that_meets_a_pass_moves_what_the_pass_places(ledger: Ledg
         await until_it_waits(ledger)
     await draining
     assert (await scene.situation(row)).intent == "drained"
+    agent = FakeAgent(ledger, ["m-0"])
+    await agent.read()
+    await agent.sync()
     assert await scene.kinds(row) == ["preempt", "gone"]
 
 

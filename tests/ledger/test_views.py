@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 from support.scene import LEAF_PLACE, Scene
 
 from astraeus.ledger import views
@@ -29,8 +29,8 @@ async def attempts(scene: Scene, row: RunRow) -> list[AttemptView]:
 
 
 async def report(scene: Scene, row: RunRow, rank: int, **columns: Any) -> None:
-    member = {"run_uid": row.uid, "attempt": 1, "rank": rank, "cluster": "lab-a", "machine": f"m-{rank}"}
-    await scene.write(insert(worker).values({"desired": "hold", "grace_seconds": 30, **member, **columns}))
+    if columns:
+        await scene.write(update(worker).where(worker.c.run_uid == row.uid, worker.c.rank == rank).values(columns))
 
 
 async def test_no_runs_are_no_views(scene: Scene) -> None:

@@ -5,7 +5,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from lifecycle.stage import Stage
 from lifecycle.world import World
+from support.scene import Scene
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -13,8 +15,14 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES, STATE, Courier
+from astraeus.ledger.core import Ledger
 from workflows.contracts import RunLife
 from workflows.run import RunWorkflow
+from workflows.scheduler import SchedulerWorkflow
+
+KINDS = {key.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for key in SEARCH_ATTRIBUTES if key is not STATE}
+KINDS[PRIORITY.name] = IndexedValueType.INDEXED_VALUE_TYPE_INT
 
 Live = Callable[..., AbstractAsyncContextManager[World]]
 
@@ -63,3 +71,21 @@ def live(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> Live:
                 (Path(folder) / f"{request.node.name.removeprefix('test_')}.json").write_text(history.to_json())
 
     return begin
+
+
+@pytest.fixture
+async def stage(skipping: WorkflowEnvironment, sqlite_ledger: Ledger) -> AsyncIterator[Stage]:
+    """A cluster of three machines with its scheduler."""
+    wanted = AddSearchAttributesRequest(namespace=skipping.client.namespace, search_attributes=KINDS)
+    await skipping.client.operator_service.add_search_attributes(wanted)
+    scene = await Scene.start(sqlite_ledger, machines=3, heard_at=0.0)
+    stage = Stage(scene, skipping, Courier(sqlite_ledger, skipping.client, "q"))
+    runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("astraeus"))
+    async with Worker(
+        skipping.client,
+        task_queue="q",
+        workflows=[RunWorkflow, SchedulerWorkflow],
+        activities=stage.activities,
+        workflow_runner=runner,
+    ):
+        yield stage

@@ -13,7 +13,7 @@ from activities.gang import Gang
 from activities.placing import Placing
 from activities.records import Records
 from astraeus.executors.agent import AgentExecutor
-from astraeus.ledger import leases, reports, runs, views
+from astraeus.ledger import claims, leases, reports, runs, views
 from astraeus.ledger.core import Tx
 from astraeus.ledger.desired import desired
 from astraeus.ledger.runs import RunRow
@@ -43,14 +43,24 @@ class Stage:
         ]
 
     async def submit(self, name: str, machines: int, gpus: int = 8, **spec: Any) -> RunRow:
-        """A run with its workflows started, as the API does."""
+        """A run with its first claims entered and its workflows started, as the API does."""
+        row = await self.enter(name, machines, gpus, **spec)
+        await self.start(row)
+        return row
+
+    async def enter(self, name: str, machines: int, gpus: int = 8, **spec: Any) -> RunRow:
+        """A run of which no workflow knows yet."""
         wanted = {"machines": machines, "gpu_requests": {"count": machines * gpus}}
         row = await self.scene.submit(name, task={"requested_resources": wanted, **spec.pop("task", {})}, **spec)
+        await self._write(lambda tx: claims.enter_first(tx, row, 0.0))
+        return row
+
+    async def start(self, row: RunRow) -> None:
+        """Start its workflows."""
         async with self.scene.ledger.reading() as tx:
             unstarted = await runs.without_workflow(tx, uid=row.uid)
         for one in unstarted:
             await self.courier.start(one, self.scene.workspace)
-        return row
 
     async def order(self, row: RunRow, kind: str, why: str | None = None) -> None:
         await self.courier.deliver(await self.scene.order(row, kind, why))

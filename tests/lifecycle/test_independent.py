@@ -1,42 +1,9 @@
 """Lives of runs whose workers start one by one: placed, failing, restarted and ordered each by itself."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from lifecycle.stage import Stage, running
-from support.scene import Scene
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES, STATE, Courier
-from astraeus.ledger.core import Ledger
 from astraeus.model.run import RunView
-from workflows.run import RunWorkflow
-from workflows.scheduler import SchedulerWorkflow
-
-KINDS = {key.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for key in SEARCH_ATTRIBUTES if key is not STATE}
-KINDS[PRIORITY.name] = IndexedValueType.INDEXED_VALUE_TYPE_INT
-
-
-@pytest.fixture
-async def stage(skipping: WorkflowEnvironment, sqlite_ledger: Ledger) -> AsyncIterator[Stage]:
-    """A cluster of three machines with its scheduler."""
-    wanted = AddSearchAttributesRequest(namespace=skipping.client.namespace, search_attributes=KINDS)
-    await skipping.client.operator_service.add_search_attributes(wanted)
-    scene = await Scene.start(sqlite_ledger, machines=3, heard_at=0.0)
-    stage = Stage(scene, skipping, Courier(sqlite_ledger, skipping.client, "q"))
-    runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("astraeus"))
-    async with Worker(
-        skipping.client,
-        task_queue="q",
-        workflows=[RunWorkflow, SchedulerWorkflow],
-        activities=stage.activities,
-        workflow_runner=runner,
-    ):
-        yield stage
 
 
 def attempts(view: RunView) -> list[int]:

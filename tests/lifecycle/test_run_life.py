@@ -192,8 +192,18 @@ async def test_cancel_while_waiting_withdraws_the_claim(live: Live) -> None:
             await reach(world, "queue")
             await world.order("cancel")
             assert await state_of(world) == "Cancelled"
-    assert not world.stops
+    assert [stop.cause for stop in world.stops] == ["cancelled"]
     assert [c.state for c in world.closed] == ["Cancelled"]
+
+
+async def test_the_pause_counts_from_the_end_of_the_last_member(live: Live) -> None:
+    async def vanished_before(world: World, attempt: int) -> None:
+        world.at(attempt).ended_at = await world.now() - 4
+        await vanish(world, attempt)
+
+    async with live(on_open=[fail, succeed], on_stop=[vanished_before]) as world:
+        assert await state_of(world) == "Succeeded"
+    assert round(world.when("enter_claim")[1] - world.when("close_attempt")[0]) == 6
 
 
 async def test_cancel_during_backoff_ends_at_once(live: Live) -> None:

@@ -78,6 +78,7 @@ class Known:
     first_arrived_at: float | None = None
     all_arrived: bool = False
     gates_opened_at: float | None = None
+    ended_at: float | None = None
     failure: str | None = None
     cause: str | None = None
     failure_machine: str | None = None
