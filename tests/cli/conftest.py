@@ -1,3 +1,4 @@
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,3 +40,9 @@ def astra(api: FakeApi, home: Path, monkeypatch: pytest.MonkeyPatch) -> Astra:
         return CliRunner().invoke(app, list(arguments), input=input)
 
     return run
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()

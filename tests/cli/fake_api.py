@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 BASE = "/api/o/acme/w/vision"
 TOKEN = "ast_1_good"
+EVENT = {"id": 1, "at": "2026-01-02T03:04:05Z", "kind": "submitted", "run": "a", "actor": "ann", "message": "submitted"}
 Answer = tuple[int, Any]
 
 
