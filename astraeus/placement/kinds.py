@@ -103,6 +103,11 @@ class Kind:
     memo: dict[tuple[object, ...], object] = field(default_factory=dict)
     codes: Codes = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.room = (id(self.allowed), self.gpus, self.cpu, self.memory)
+        """The room that it needs: kinds that agree in it fit the same machines, as far as those may serve them."""
+        self._places: dict[int, Ints] = {}
+
     @property
     def usable(self) -> Bools:
         """The machines that could serve it now if they were idle."""
@@ -135,6 +140,14 @@ class Kind:
             good = np.bitwise_or.reduce([rails[link] for link in links])
             self.fleet.memo[key] = self.fleet.same(np.where(good != 0, ids, -1))
         found: Ints = self.fleet.memo[key]
+        return found
+
+    def places(self, level: int) -> Ints:
+        """The same, one higher: numbers that can be counted."""
+        found = self._places.get(level)
+        if found is None:
+            ids = self.ids(level)
+            found = self._places[level] = self.fleet.memo.setdefault(("places", id(ids)), ids + 1)
         return found
 
     def capacity(self, level: int) -> Ints:

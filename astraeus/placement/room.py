@@ -65,7 +65,7 @@ class Room:
         alike &= (other.owner == self.owner) & (other.owned == self.owned)
         self.free, self.cpu, self.memory = other.free, other.cpu, other.memory
         self.owner, self.owned, self.home_gpus = other.owner, other.owned, other.home_gpus
-        self.basis, self.given = other.basis, other.given
+        self.basis, self.given, self._news = other.basis, other.given, {}
         self._tidy()
         if not alike.all():
             self._changed((~alike).nonzero()[0])
@@ -147,7 +147,15 @@ class Room:
         news = self._news.get(since)
         if news is None:
             parts = self.journal[since:]
-            news = self._news[since] = News(self, distinct(parts) if len(parts) > 1 else parts[0])
+            news = self._news[since] = News(self, np.concatenate(parts) if len(parts) > 1 else parts[0])
+        return news
+
+    def given_news(self) -> News:
+        """The machines on which this room differs from its basis, as they are now."""
+        key = -len(self.given)
+        news = self._news.get(key)
+        if news is None:
+            news = self._news[key] = News(self, np.concatenate(self.given))
         return news
 
     def view(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> View:

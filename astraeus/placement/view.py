@@ -1,6 +1,5 @@
 """Which machines of a room fit one kind of worker, counted by domain and kept current as room is taken."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +53,7 @@ class View:
         self.fit, self._rows = alike.fit.copy(), alike._rows
         self._counts = {level: counts.copy() for level, counts in alike._counts.items()}
         if room.given:
-            self._mend(News(room, distinct(room.given)))
+            self._mend(room.given_news())
 
     @property
     def rows(self) -> Ints:
@@ -71,11 +70,9 @@ class View:
         """How many machines fit in each domain of a level."""
         found = self._counts.get(level)
         if found is None:
-            ids = self.kind.ids(level)[self.rows]
             size = len(self.room.fleet.domains[level].keys)
-            found = np.bincount(ids[ids >= 0], minlength=size).astype(np.int64)
-            self._counts[level] = found
-        return found
+            found = self._counts[level] = np.bincount(self.kind.places(level)[self.rows], minlength=size + 1)
+        return found[1:]
 
     def most(self, level: int) -> int:
         """How many machines fit in the best domain of a level; on the machine level, in all of the cluster."""
@@ -132,19 +129,13 @@ class View:
         changed = rows[fits != self.fit[rows]]
         if not changed.size:
             return
+        changed = distinct([changed])
         self.fit[rows] = fits
         self._rows, self.nearest = None, {}
-        came = self.fit[changed]
-        if not came.all():
-            self._most.clear()
-        steps = np.where(came, 1, -1)
+        self._most.clear()
+        steps = np.where(self.fit[changed], 1, -1)
         for level, counts in self._counts.items():
-            ids = self.kind.ids(level)[changed]
-            placed = ids >= 0
-            np.add.at(counts, ids[placed], steps[placed])
-            if level in self._most:
-                self._most[level] = max(self._most[level], int(counts[ids[placed]].max(initial=0)))
-        self._most.pop(MACHINE_LEVEL, None)
+            np.add.at(counts, self.kind.places(level)[changed], steps)
 
     def _all_fits(self) -> Bools:
         news = self.room.open if self.kind.gpus else News(self.room, np.arange(self.room.fleet.size))
@@ -160,30 +151,33 @@ class News:
         self.room = room
         self.rows = rows
         self.free, self.cpu, self.memory = room.free[rows], room.cpu[rows], room.memory[rows]
-        self._memo: dict[Any, Any] = {}
+        self._fits: dict[Any, Bools] = {}
+        self._gpus: dict[int, Ints] = {}
+        self._domains: dict[int, set[int | None]] = {}
 
     def fits(self, kind: Kind) -> Bools:
         """Which of them have the room for a worker of this kind."""
-        fits: Bools = self._once(("gpus", id(kind.allowed), kind.gpus), lambda: self._gpus(kind) >= kind.gpus)
-        if kind.cpu:
-            fits = fits & self._once(("cpu", kind.cpu), lambda: self.cpu + SLACK >= kind.cpu)
-        if kind.memory:
-            fits = fits & self._once(("memory", kind.memory), lambda: self.memory + SLACK >= kind.memory)
-        return fits
+        found = self._fits.get(kind.room)
+        if found is None:
+            found = self._fits[kind.room] = self._fits_anew(kind)
+        return found
 
-    def _gpus(self, kind: Kind) -> Ints:
-        key = ("free", id(kind.allowed))
-        gpus: Ints = self._once(key, lambda: np.bitwise_count(self.free & kind.allowed[self.rows]))
-        return gpus
+    def _fits_anew(self, kind: Kind) -> Bools:
+        key = id(kind.allowed)
+        gpus = self._gpus.get(key)
+        if gpus is None:
+            gpus = self._gpus[key] = np.bitwise_count(self.free & kind.allowed[self.rows])
+        fits: Bools = gpus >= kind.gpus
+        if kind.cpu:
+            fits &= self.cpu + SLACK >= kind.cpu
+        if kind.memory:
+            fits &= self.memory + SLACK >= kind.memory
+        return fits
 
     def domains(self, level: int) -> set[int | None]:
         """The domains of a level that they are in, and that of all machines."""
-        ids = self.room.fleet.domains[level].ids
-        domains: set[int | None] = self._once(level, lambda: {None, *ids[self.rows].tolist()})
-        return domains
-
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        found = self._memo.get(key)
+        found = self._domains.get(level)
         if found is None:
-            found = self._memo[key] = make()
+            ids = self.room.fleet.domains[level].ids
+            found = self._domains[level] = {None, *ids[self.rows].tolist()}
         return found
