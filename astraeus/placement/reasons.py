@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from astraeus.model.network import Rung
-from astraeus.placement.fleet import Bools, Fleet, Ints
+from astraeus.placement.fleet import Fleet, Ints
 from astraeus.placement.kinds import (
     BROKEN,
     BUSY,
@@ -153,8 +153,7 @@ def _blockers(level: int, domain: int | None, view: View, worker: Worker) -> Sta
     if key not in memo:
         able, before, after = _standing(level, domain, view.kind, worker)
         if id(able) not in memo:
-            fit = view.fit[able]
-            memo[id(able)] = int(np.count_nonzero(fit)), _taken(able, fit, view, worker)
+            memo[id(able)] = _taken(able, view, worker)
         has, taken = memo[id(able)]
         memo[key] = Standing(has, (*before, *taken, *after))
     standing: Standing = memo[key]
@@ -196,19 +195,22 @@ def _sorted(level: int, domain: int | None, kind: Kind) -> tuple[Ints, list[tupl
     return found
 
 
-def _taken(able: Ints, fit: Bools, view: View, worker: Worker) -> list[str]:
-    """What runs on machines that would serve: who holds their GPUs, or that cores or memory are short."""
+def _taken(able: Ints, view: View, worker: Worker) -> tuple[int, tuple[str, ...]]:
+    """How many of the machines that could serve fit, and what runs on the others.
+
+    That is who holds their GPUs, or that cores or memory are short.
+    """
     kind, room = view.kind, view.room
-    held, told = ~fit, []
-    if kind.cpu or kind.memory:
-        short = held & (np.bitwise_count(room.free[able] & kind.allowed[able]) >= kind.gpus)
-        if short.any():
-            held &= ~short
-            cores = room.cpu[able[short]] + SLACK < kind.cpu
-            for code, count in ((CPU_BUSY, np.count_nonzero(cores)), (MEMORY_BUSY, np.count_nonzero(~cores))):
-                if count:
-                    told.append(f"{count} {_words(code, worker)}")
-    return [*_holders(able, held, room), *told]
+    enough, held = _in_use(able, kind, room)
+    if not (kind.cpu or kind.memory):
+        return enough.size, held
+    short = enough[~view.fit[enough]]
+    if not short.size:
+        return enough.size, held
+    few_cores = int(np.count_nonzero(room.cpu[short] + SLACK < kind.cpu))
+    counts = ((CPU_BUSY, few_cores), (MEMORY_BUSY, short.size - few_cores))
+    told = [f"{count} {_words(code, worker)}" for code, count in counts if count]
+    return enough.size - short.size, (*held, *told)
 
 
 def _told(code: int, rows: Ints, level: int, fleet: Fleet, worker: Worker) -> list[str]:
@@ -245,17 +247,19 @@ def _words(code: int, worker: Worker) -> str:
     }[code]
 
 
-def _holders(able: Ints, held: Bools, room: Room) -> tuple[str, ...]:
-    """Who holds some of these machines: the largest by name, the rest as a number. Kinds of worker agree on it."""
-    key = (id(able), np.packbits(held).tobytes())
+def _in_use(able: Ints, kind: Kind, room: Room) -> tuple[Ints, tuple[str, ...]]:
+    """The machines of these with enough free GPUs, and who holds the others. Kinds of worker share the answer."""
+    key = (id(able), id(kind.allowed), kind.gpus)
     if key not in room.memo:
-        rows = able[held]
-        room.memo[key] = _holders_anew(rows, room) if rows.size else ()
-    holders: tuple[str, ...] = room.memo[key]
-    return holders
+        few = np.bitwise_count(room.free[able] & kind.allowed[able]) < kind.gpus
+        held = able[few]
+        room.memo[key] = able[~few], _holders(held, room) if held.size else ()
+    found: tuple[Ints, tuple[str, ...]] = room.memo[key]
+    return found
 
 
-def _holders_anew(rows: Ints, room: Room) -> tuple[str, ...]:
+def _holders(rows: Ints, room: Room) -> tuple[str, ...]:
+    """Who holds these machines: the largest by name, the rest as a number."""
     counts = np.bincount(room.owner[rows] + 1, minlength=1)
     numbers = np.flatnonzero(counts)
     shown = HOLDERS_NAMED if numbers.size > HOLDERS_NAMED + 1 else numbers.size
