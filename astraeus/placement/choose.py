@@ -36,10 +36,17 @@ def find(need: Need, room: Room, avoid: frozenset[str] = NOBODY) -> Found | None
     """The room on the tightest rung that a gang can have; machines in `avoid` are used where nothing else fits."""
     if room.refuses(need.ladder, need.least_size):
         return None
-    found = (_climb(need, room, avoid) if avoid else None) or _climb(need, room, NOBODY)
+    found = None
+    if may_hold(need, room):
+        found = (_climb(need, room, avoid) if avoid else None) or _climb(need, room, NOBODY)
     if found is None:
         room.refuse(need.ladder, need.least_size)
     return found
+
+
+def may_hold(need: Need, room: Room) -> bool:
+    """Whether the room would hold such a gang of the easiest workers: asked first, since few kinds tell it for all."""
+    return any(room.look(shape.kind.easiest).may_hold(level, shape.size) for level, shape in need.steps)
 
 
 def _climb(need: Need, room: Room, avoid: frozenset[str]) -> Found | None:

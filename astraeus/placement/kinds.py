@@ -5,7 +5,7 @@ Workers that no machine of the fleet tells apart are of one kind, so that what i
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,11 @@ class Kind:
     def usable(self) -> Bools:
         """The machines that could serve it now if they were idle."""
         return self.codes.usable
+
+    @cached_property
+    def easiest(self) -> "Kind":
+        """The kind of workers with as many GPUs that need nothing else: where these do not fit, none do."""
+        return kind_of(Worker(self.gpus, 0.0, 0.0, (), False, "any", 0.0, None, ()), self.fleet)
 
     def codes_of(self, rows: Ints) -> npt.NDArray[np.int8]:
         """The first thing that keeps each of these machines from serving it even when idle."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from astraeus.placement.choose import Found, find
+from astraeus.placement.choose import Found, find, may_hold
 from astraeus.placement.fleet import Bools, Floats, Ints
 from astraeus.placement.holdings import Holdings
 from astraeus.placement.kinds import SLACK
@@ -116,7 +116,10 @@ def _lowest(need: Need, searches: list[Search]) -> Search | None:
 
 
 def _feasible(need: Need, search: Search) -> bool:
-    return any(search.beyond.look(shape.kind).may_hold(level, shape.size) for level, shape in need.steps)
+    beyond = search.beyond
+    return may_hold(need, beyond) and any(
+        beyond.look(shape.kind).may_hold(level, shape.size) for level, shape in need.steps
+    )
 
 
 def _without(chosen: list[int], search: Search) -> Room:
