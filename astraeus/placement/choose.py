@@ -1,6 +1,7 @@
 """The choice inside a rung: which domain, and which of its machines."""
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -137,56 +138,46 @@ def choose_rows(level: int, size: int, view: View, rows: Ints) -> Ints | None:
 def _spread(size: int, view: View, rows: Ints) -> Ints:
     """`size` machines on as few leaf groups as possible, then as few spine groups, then evenly over them."""
     fleet = view.room.fleet
-    every = np.bincount(fleet.home[rows], minlength=fleet.homes)
+    home = fleet.home[rows]
+    every = np.bincount(home, minlength=fleet.homes)
     homes = every.nonzero()[0]
     if homes.size == 1:
         return np.sort(_best_rows(size, view, rows))
-    counts, number = every[homes], np.zeros(fleet.homes, np.int64)
-    number[homes] = np.arange(homes.size)
-    inverse = number[fleet.home[rows]]
-    order = np.argsort(-counts, kind="stable")
-    groups = int(np.searchsorted(np.cumsum(counts[order]), size)) + 1
-    spine = np.zeros(homes.size, np.int64)
-    spine[inverse] = fleet.spine[rows]
-    allowed = _fewest_spines(size, groups, counts, spine)
+    counts, spines = every[homes], np.zeros(fleet.homes, np.int64)
+    spines[home] = fleet.spine[rows]
+    groups = int(np.searchsorted(np.cumsum(np.sort(counts)[::-1]), size)) + 1
+    allowed = _fewest_spines(size, groups, counts, spines[homes])
     quotas = _quotas(size, groups, counts, allowed)
-    parts = [_best_rows(quota, view, rows[inverse == group]) for group, quota in quotas.items()]
+    parts = [_best_rows(quota, view, rows[home == homes[group]]) for group, quota in quotas.items()]
     return np.sort(np.concatenate(parts))
 
 
 def _fewest_spines(size: int, groups: int, counts: Ints, spine: Ints) -> Ints:
     """Indices of the groups under the fewest spine groups whose `groups` largest hold the gang."""
-    order = np.lexsort((-counts, spine))
-    first = np.flatnonzero(np.concatenate(([True], spine[order][1:] != spine[order][:-1])))
-    place = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
-    singles = np.add.reduceat(np.where(place < groups, counts[order], 0), first)
-    spines = spine[order][first]
-    enough = (singles >= size).nonzero()[0]
-    if enough.size:
-        return np.flatnonzero(spine == spines[enough[np.argmin(singles[enough])]])
-    return np.flatnonzero(np.isin(spine, _several_spines(size, groups, counts, spine, spines, singles)))
+    under: dict[int, list[int]] = {}
+    for count, number in zip(counts.tolist(), spine.tolist(), strict=True):
+        under.setdefault(number, []).append(count)
+    largest = {number: sorted(under[number])[-groups:] for number in sorted(under)}
+    enough = [(room, number) for number, top in largest.items() if (room := sum(top)) >= size]
+    chosen = [min(enough)[1]] if enough else _several_spines(size, groups, largest)
+    return np.flatnonzero(np.isin(spine, chosen) if len(chosen) > 1 else spine == chosen[0])
 
 
-def _several_spines(size: int, groups: int, counts: Ints, spine: Ints, spines: Ints, singles: Ints) -> list[int]:
+def _several_spines(size: int, groups: int, largest: dict[int, list[int]]) -> list[int]:
+    """The fewest spine groups that hold the gang, by the largest counts of their leaf groups."""
+
     def held(chosen: list[int]) -> int:
-        under = np.zeros(spine.size, np.bool_)
-        for one in chosen:
-            under |= spine == one
-        return int(np.sort(counts[under])[-groups:].sum())
+        return sum(sorted([count for number in chosen for count in largest[number]])[-groups:])
 
-    if spines.size <= SPINES_SEARCHED:
-        likely = [
-            [int(spines[a]), int(spines[b])]
-            for a in range(spines.size)
-            for b in range(a + 1, spines.size)
-            if singles[a] + singles[b] >= size
-        ]
+    singles = {number: sum(top) for number, top in largest.items()}
+    if len(largest) <= SPINES_SEARCHED:
+        likely = [[a, b] for a, b in combinations(largest, 2) if singles[a] + singles[b] >= size]
         good = [(room, pair) for pair in likely if (room := held(pair)) >= size]
         if good:
             return min(good)[1]
     chosen: list[int] = []
-    for place in np.lexsort((spines, -singles)).tolist():
-        chosen.append(int(spines[place]))
+    for number in sorted(largest, key=lambda number: (-singles[number], number)):
+        chosen.append(number)
         if held(chosen) >= size:
             break
     return chosen

@@ -7,6 +7,7 @@ of a machine in the order of ranks, and the order of the snapshot does not matte
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -77,6 +78,11 @@ class Fleet:
     def size(self) -> int:
         """How many machines there are."""
         return len(self.machines)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The machines' names."""
+        return tuple(self.index)
 
     @property
     def rails(self) -> tuple[RailKey, ...]:

@@ -19,12 +19,12 @@ Rails = tuple[int | None, tuple[int, ...]]
 def grant_of(ask: Ask, found: Found, taking: Taking, fleet: Fleet, factors: Mapping[str, float]) -> Grant:
     """The grant of a gang on the room that was found for it."""
     link, rails = used = _rails(found, fleet)
-    cpu, memory, machines = found.shape.worker.cpu, int(found.shape.worker.memory), fleet.machines
+    cpu, memory, names = found.shape.worker.cpu, int(found.shape.worker.memory), fleet.names
     patterns = fleet.ports.pattern[taking.rows].tolist()
     hcas = {pattern: () if link is None else fleet.hcas(pattern, link, rails) for pattern in set(patterns)}
     places = zip(taking.rows.tolist(), taking.masks.tolist(), patterns, strict=True)
     members = tuple(
-        Member(rank, machines[row].name, mask, cpu, memory, hcas[pattern])
+        Member(rank, names[row], mask, cpu, memory, hcas[pattern])
         for rank, (row, mask, pattern) in enumerate(places)
     )
     return Grant(ask.claim, ask.run_uid, ask.attempt, found.rung, place_of(found, fleet, factors, used), members)

@@ -31,14 +31,6 @@ def joined(takings: Sequence[Taking]) -> Taking:
     )
 
 
-def distinct(parts: Sequence[Ints]) -> Ints:
-    """The rows of several lists, each once, in order."""
-    rows: Ints = np.sort(np.concatenate(parts))
-    fresh = np.ones(rows.size, np.bool_)
-    np.not_equal(rows[1:], rows[:-1], out=fresh[1:])
-    return rows[fresh]
-
-
 class Owners:
     """Numbers for the words that say who holds a machine; a number stays as long as the fleet does."""
 

@@ -35,7 +35,7 @@ class Overtaken:
     def _without(self, first: list[tuple[Ask, Taking]], protected: bool) -> Room:
         """What would be free now without what these claims have got; room that is still in use would not."""
         now = self.layers.room(NOW, protected)
-        key = protected, len(now.journal), frozenset(other.claim for other, _ in first)
+        key = protected, now.written, frozenset(other.claim for other, _ in first)
         if key not in self._rooms:
             room = self._rooms[key] = now.copy()
             taking = joined([taking for _, taking in first])

@@ -137,14 +137,15 @@ def _nearest_anew(need: Need, size: int, view: View) -> tuple[int, int | None]:
 
 
 def _nearest_domain(level: int, size: int, view: View) -> int:
-    key, most = (level, size), view.kind.capacity(level)
-    if key not in view.nearest:
-        wide = view.kind.most_ever(level) + 1
-        if level not in view.nearest:
-            view.nearest[level] = view.counts(level) * wide + most
-        view.nearest[key] = int((view.nearest[level] + (most >= size) * wide**2).argmax())
-    domain: int = view.nearest[key]
-    return domain
+    most = view.kind.capacity(level)
+    if level not in view.nearest:
+        scores = view.counts(level) * (view.kind.most_ever(level) + 1) + most
+        view.nearest[level] = scores, int(scores.argmax())
+    scores, best = view.nearest[level]
+    if most[best] >= size:
+        return best
+    # No score is negative: all domains that could never hold the gang are below all that could.
+    return int(np.where(most >= size, scores, scores - scores[best] - 1).argmax())
 
 
 def _blockers(level: int, domain: int | None, view: View, worker: Worker) -> Standing:

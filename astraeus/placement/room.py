@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 
 from astraeus.placement.fleet import Fleet, Ints
-from astraeus.placement.holdings import Holdings, Owners, Taking, distinct
+from astraeus.placement.holdings import Holdings, Owners, Taking
 from astraeus.placement.kinds import Kind
 from astraeus.placement.view import News, View
 
 VIEWS_MOST = 1_000
-JOURNAL_MOST = 2_000
+JOURNAL_FIRST, JOURNAL_MOST = 1_000, 20_000
 
 
 class Room:
     """Free GPUs, cores and memory of every machine, and who holds the rest.
 
-    `owner[m]` is the number of who holds most of machine m (-1: nobody), with `owned[m]` GPUs. `journal` are the
-    machines changed so far, step by step; `grown` counts the steps that gave room back.
+    `owner[m]` is the number of who holds most of machine m (-1: nobody), with `owned[m]` GPUs. A journal has the
+    machines changed so far, step by step, `written` of them; `grown` counts the steps that gave room back.
     """
 
     basis: "Room | None" = None
@@ -40,8 +40,10 @@ class Room:
 
     def _empty(self) -> None:
         """Nothing is worked out yet of the room as it is now."""
-        self.journal: list[Ints] = []
+        self.written = 0
         self.grown = 0
+        self._journal = np.empty(JOURNAL_FIRST, np.int64)
+        self._places = np.empty(self.fleet.size, np.int64)
         self.views: dict[tuple[Kind, frozenset[str]], View] = {}
         self.memo: dict[Any, Any] = {}
         self._news: dict[int, News] = {}
@@ -83,10 +85,10 @@ class Room:
 
     def _tidy(self) -> None:
         """Keep no more views than were looked at lately, and no journal that all of them have read."""
-        end = len(self.journal)
+        end = self.written
         if len(self.views) > VIEWS_MOST or end > JOURNAL_MOST:
             self.views = {key: view for key, view in self.views.items() if view.seen == end}
-            self.journal, self._news, self._open = [], {}, None
+            self.written, self._news, self._open = 0, {}, None
             for view in self.views.values():
                 view.seen = 0
         if len(self.views) > VIEWS_MOST:
@@ -114,7 +116,7 @@ class Room:
         """Count held room as free."""
         if not taking.rows.size:
             return
-        rows = distinct([taking.rows])
+        rows = self.once(taking.rows)
         self.given.append(rows)
         before = self.free[rows]
         np.bitwise_or.at(self.free, taking.rows, taking.masks & self.fleet.sound[taking.rows])
@@ -137,17 +139,16 @@ class Room:
     @property
     def open(self) -> News:
         """Machines among which are all that have a free GPU."""
-        if self._open is None or self._open_at != len(self.journal):
+        if self._open is None or self._open_at != self.written:
             rows = self.free.nonzero()[0] if self._open is None else self._open.rows
-            self._open, self._open_at = News(self, rows), len(self.journal)
+            self._open, self._open_at = News(self, rows), self.written
         return self._open
 
     def news(self, since: int) -> News:
-        """The machines that the journal names from a step on, as they are now."""
+        """The machines that the journal names from a place on, as they are now."""
         news = self._news.get(since)
         if news is None:
-            parts = self.journal[since:]
-            news = self._news[since] = News(self, np.concatenate(parts) if len(parts) > 1 else parts[0])
+            news = self._news[since] = News(self, self._journal[since : self.written])
         return news
 
     def given_news(self) -> News:
@@ -184,8 +185,19 @@ class Room:
         after = np.bitwise_count(self.free[rows]).astype(np.float64)
         np.add.at(self.home_gpus, self.fleet.home[rows], after - np.bitwise_count(before))
 
+    def once(self, rows: Ints) -> Ints:
+        """The rows of a list, each once."""
+        places = np.arange(rows.size)
+        self._places[rows] = places
+        once: Ints = rows[self._places[rows] == places]
+        return once
+
     def _changed(self, rows: Ints) -> None:
-        self.journal.append(rows)
+        end = self.written + rows.size
+        if end > self._journal.size:
+            self._journal = np.concatenate((self._journal[: self.written], np.empty(2 * end, np.int64)))
+        self._journal[self.written : end] = rows
+        self.written = end
         self.memo, self._news = {}, {}
 
     def _grow(self) -> None:

@@ -141,7 +141,8 @@ class Snapshot:
     half_life_seconds: float = HALF_LIFE_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
+# A pass makes thousands of these; frozen ones take thrice as long to make.
+@dataclass(slots=True, unsafe_hash=True)
 class Member:
     """One worker's place. `hcas` are the ports it is given, as NCCL_IB_HCA names them."""
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astraeus.placement.fleet import Bools, Ints
-from astraeus.placement.holdings import distinct
 from astraeus.placement.kinds import SLACK, Kind
 from astraeus.placement.ladder import MACHINE_LEVEL
 
@@ -38,7 +37,7 @@ class View:
         self._most: dict[int, int] = {}
         self._bounds: dict[int, int] = {}
         self._grown = room.grown
-        self.seen = len(room.journal)
+        self.seen = room.written
         self.fit: Bools
         self._begin()
 
@@ -105,7 +104,7 @@ class View:
 
     def refresh(self) -> None:
         """Take in what has changed in the room since the last look."""
-        end = len(self.room.journal)
+        end = self.room.written
         if self.seen == end:
             return
         news = self.room.news(self.seen)
@@ -129,7 +128,7 @@ class View:
         changed = rows[fits != self.fit[rows]]
         if not changed.size:
             return
-        changed = distinct([changed])
+        changed = self.room.once(changed)
         self.fit[rows] = fits
         self._rows, self.nearest = None, {}
         self._most.clear()
