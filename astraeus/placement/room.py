@@ -165,8 +165,15 @@ class Room:
         found.refresh()
         return found
 
+    def known(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> View | None:
+        """The same if it was looked at before."""
+        found = self.views.get((kind, avoid))
+        if found is not None:
+            found.refresh()
+        return found
+
     def look(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> View:
-        """The same as it was at the last look; enough to ask whether it may hold a gang."""
+        """Which machines fit as they were at the last look; enough to ask whether it may hold a gang."""
         found = self.views.get((kind, avoid))
         if found is None:
             found = self.views[kind, avoid] = View(self, kind, avoid)

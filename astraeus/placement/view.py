@@ -42,13 +42,13 @@ class View:
         self._begin()
 
     def _begin(self) -> None:
-        """Look at all machines; where the room is like another one, only at those in which it differs."""
+        """Look at all machines; where another room that this one is like was looked at, only at those that differ."""
         room, basis = self.room, self.room.basis
         self._most = {}
-        if basis is None:
+        alike = None if basis is None else basis.known(self.kind, self.avoid)
+        if alike is None:
             self.fit, self._rows, self._counts = self._all_fits(), None, {}
             return
-        alike = basis.view(self.kind, self.avoid)
         self.fit, self._rows = alike.fit.copy(), alike._rows
         self._counts = {level: counts.copy() for level, counts in alike._counts.items()}
         if room.given:
