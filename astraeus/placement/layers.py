@@ -92,8 +92,6 @@ class Layers:
         for (depth, _), room in self._rooms.items():
             if kept.is_in(depth):
                 kept.taken.append((room, room.take(taking, owner)))
-            else:
-                room.given.append(taking.rows)
 
     def drop(self, claim: int) -> None:
         """Free the room kept for a claim, if there is any."""
@@ -151,10 +149,6 @@ class Layers:
         taken = [(kept, room.take(kept.taking, kept.owner)) for kept in self._kept.values() if kept.is_in(layer.depth)]
         if layer.protected and self._first is not None:
             room.take(*self._first)
-            room.given.append(self._first[0].rows)
-        if layer.depth != NOW or layer.protected:
-            room.given += [kept.taking.rows for kept in self._kept.values() if not kept.is_in(layer.depth)]
-            room.basis = self.room(NOW, layer.protected and layer.depth != NOW)
         room = self.memory.recall(layer, room)
         for kept, part in taken:
             kept.taken.append((room, part))

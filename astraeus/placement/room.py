@@ -21,21 +21,15 @@ class Room:
     machines changed so far, step by step, `written` of them; `grown` counts the steps that gave room back.
     """
 
-    basis: "Room | None" = None
-    """A room that differs from this one only on the machines in `given`."""
-
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.owners = Owners.of(fleet)
-        self.given: list[Ints] = []
         self.free = fleet.sound.copy()
         self.cpu = fleet.cpu.copy()
         self.memory = fleet.memory.copy()
         self.owner = np.full(fleet.size, -1, np.int64)
         self.owned = np.zeros(fleet.size, np.int64)
         self.home_gpus = np.bincount(fleet.home, np.bitwise_count(self.free), minlength=fleet.homes)
-        self._open: News | None = None
-        self._open_at = 0
         self._empty()
 
     def _empty(self) -> None:
@@ -56,7 +50,6 @@ class Room:
         twin.free, twin.cpu, twin.memory = self.free.copy(), self.cpu.copy(), self.memory.copy()
         twin.owner, twin.owned = self.owner.copy(), self.owned.copy()
         twin.home_gpus = self.home_gpus.copy()
-        twin.given, twin._open, twin._open_at = [], None, 0
         twin._empty()
         return twin
 
@@ -67,7 +60,6 @@ class Room:
         alike &= (other.owner == self.owner) & (other.owned == self.owned)
         self.free, self.cpu, self.memory = other.free, other.cpu, other.memory
         self.owner, self.owned, self.home_gpus = other.owner, other.owned, other.home_gpus
-        self.basis, self.given, self._news = other.basis, other.given, {}
         self._tidy()
         if not alike.all():
             self._changed((~alike).nonzero()[0])
@@ -88,7 +80,7 @@ class Room:
         end = self.written
         if len(self.views) > VIEWS_MOST or end > JOURNAL_MOST:
             self.views = {key: view for key, view in self.views.items() if view.seen == end}
-            self.written, self._news, self._open = 0, {}, None
+            self.written, self._news = 0, {}
             for view in self.views.values():
                 view.seen = 0
         if len(self.views) > VIEWS_MOST:
@@ -117,7 +109,6 @@ class Room:
         if not taking.rows.size:
             return
         rows = self.once(taking.rows)
-        self.given.append(rows)
         before = self.free[rows]
         np.bitwise_or.at(self.free, taking.rows, taking.masks & self.fleet.sound[taking.rows])
         np.add.at(self.cpu, taking.rows, taking.cpu)
@@ -136,14 +127,6 @@ class Room:
         self.owned[holdings.rows[order]] = np.bitwise_count(holdings.masks[order])
         self.home_gpus = np.bincount(self.fleet.home, np.bitwise_count(self.free), minlength=self.fleet.homes)
 
-    @property
-    def open(self) -> News:
-        """Machines among which are all that have a free GPU."""
-        if self._open is None or self._open_at != self.written:
-            rows = self.free.nonzero()[0] if self._open is None else self._open.rows
-            self._open, self._open_at = News(self, rows), self.written
-        return self._open
-
     def news(self, since: int) -> News:
         """The machines that the journal names from a place on, as they are now."""
         news = self._news.get(since)
@@ -151,25 +134,10 @@ class Room:
             news = self._news[since] = News(self, self._journal[since : self.written])
         return news
 
-    def given_news(self) -> News:
-        """The machines on which this room differs from its basis, as they are now."""
-        key = -len(self.given)
-        news = self._news.get(key)
-        if news is None:
-            news = self._news[key] = News(self, np.concatenate(self.given))
-        return news
-
     def view(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> View:
         """Which machines fit this kind of worker now."""
         found = self.look(kind, avoid)
         found.refresh()
-        return found
-
-    def known(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> View | None:
-        """The same if it was looked at before."""
-        found = self.views.get((kind, avoid))
-        if found is not None:
-            found.refresh()
         return found
 
     def look(self, kind: Kind, avoid: frozenset[str] = frozenset()) -> View:
@@ -209,5 +177,4 @@ class Room:
 
     def _grow(self) -> None:
         self.grown += 1
-        self._open = None
         self._refused = {}

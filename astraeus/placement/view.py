@@ -42,17 +42,17 @@ class View:
         self._begin()
 
     def _begin(self) -> None:
-        """Look at all machines; where another room that this one is like was looked at, only at those that differ."""
-        room, basis = self.room, self.room.basis
-        self._most = {}
-        alike = None if basis is None else basis.known(self.kind, self.avoid)
-        if alike is None:
-            self.fit, self._rows, self._counts = self._all_fits(), None, {}
+        """Look at all machines: at those that have room for the easiest workers with as many GPUs."""
+        room, kind = self.room, self.kind
+        self._rows, self._counts, self._most = None, {}, {}
+        if kind.easiest is kind:
+            self.fit = self.usable & News(room, np.arange(room.fleet.size)).fits(kind)
             return
-        self.fit, self._rows = alike.fit.copy(), alike._rows
-        self._counts = {level: counts.copy() for level, counts in alike._counts.items()}
-        if room.given:
-            self._mend(room.given_news())
+        self.fit = self.usable & room.view(kind.easiest).fit
+        if kind.room != kind.easiest.room:
+            rows = self.rows
+            self.fit[rows] = News(room, rows).fits(kind)
+            self._rows = None
 
     @property
     def rows(self) -> Ints:
@@ -136,12 +136,6 @@ class View:
         for level, counts in self._counts.items():
             np.add.at(counts, self.kind.places(level)[changed], steps)
 
-    def _all_fits(self) -> Bools:
-        news = self.room.open if self.kind.gpus else News(self.room, np.arange(self.room.fleet.size))
-        fit = np.zeros(self.room.fleet.size, np.bool_)
-        fit[news.rows] = self.usable[news.rows] & news.fits(self.kind)
-        return fit
-
 
 class News:
     """Some machines of a room as it is now, looked at once for all views."""
@@ -149,7 +143,6 @@ class News:
     def __init__(self, room: "Room", rows: Ints) -> None:
         self.room = room
         self.rows = rows
-        self.free, self.cpu, self.memory = room.free[rows], room.cpu[rows], room.memory[rows]
         self._fits: dict[Any, Bools] = {}
         self._gpus: dict[int, Ints] = {}
         self._domains: dict[int, set[int | None]] = {}
@@ -165,12 +158,12 @@ class News:
         key = id(kind.allowed)
         gpus = self._gpus.get(key)
         if gpus is None:
-            gpus = self._gpus[key] = np.bitwise_count(self.free & kind.allowed[self.rows])
+            gpus = self._gpus[key] = np.bitwise_count(self.room.free[self.rows] & kind.allowed[self.rows])
         fits: Bools = gpus >= kind.gpus
         if kind.cpu:
-            fits &= self.cpu + SLACK >= kind.cpu
+            fits &= self.room.cpu[self.rows] + SLACK >= kind.cpu
         if kind.memory:
-            fits &= self.memory + SLACK >= kind.memory
+            fits &= self.room.memory[self.rows] + SLACK >= kind.memory
         return fits
 
     def domains(self, level: int) -> set[int | None]:
