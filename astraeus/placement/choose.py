@@ -85,18 +85,20 @@ def _domains_by_leftover(level: int, shape: Shape, view: View) -> list[int]:
     enough = (counts >= shape.size).nonzero()[0]
     if enough.size == 1:
         return [int(enough[0])]
-    fleet = view.room.fleet
-    rows = view.rows
-    rows = rows[fleet.domains[level].ids[rows] >= 0]
-    ids = fleet.domains[level].ids[rows]
-    left = np.bincount(ids, np.bitwise_count(view.room.free[rows]), minlength=counts.size)[enough]
+    fleet, rows = view.room.fleet, view.rows
+    if view.kind.gpus == fleet.most_gpus:
+        left = counts[enough]
+    else:
+        places = fleet.places(level)[rows]
+        left = np.bincount(places, np.bitwise_count(view.room.free[rows]), minlength=counts.size + 1)[1:][enough]
     if LEVELS[level].rung is Rung.FABRIC:
         groups = [_fewest_groups(_in_domain(level, domain, shape.size, view), view) for domain in enough.tolist()]
         leaves, spines = np.array(groups, np.int64).T
         order = np.lexsort((enough, left, spines, leaves))
     else:
-        order = np.lexsort((enough, left))
-    return [int(domain) for domain in enough[order]]
+        order = np.argsort(left, kind="stable")
+    domains: list[int] = enough[order].tolist()
+    return domains
 
 
 def _fewest_groups(picked: Ints | None, view: View) -> tuple[int, int]:

@@ -89,6 +89,19 @@ class Fleet:
         """The rails that any machine has."""
         return self.ports.rails
 
+    @cached_property
+    def most_gpus(self) -> int:
+        """How many GPUs the largest machine has."""
+        return int(np.bitwise_count(self.full).max(initial=0))
+
+    def places(self, level: int) -> Ints:
+        """The domain of every machine on a level, one higher than its number: what can be counted."""
+        key = ("places", level)
+        if key not in self.memo:
+            self.memo[key] = self.domains[level].ids + 1
+        places: Ints = self.memo[key]
+        return places
+
     def rates(self, link: int, rows: Ints) -> Floats:
         """Gb/s of the ports of some machines by rail, 0 where there is none."""
         rates: Floats = self.ports.rates[link][self.ports.pattern[rows]]

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from astraeus.model.spec import AnyMachine, NamedMachines, Resources
 from astraeus.placement.fleet import Fleet
 from astraeus.placement.kinds import Kind, Worker, kind_of
@@ -81,7 +79,7 @@ def need_of(resources: Resources, fleet: Fleet) -> Need:
 def _need(resources: Resources, fleet: Fleet) -> Need:
     gpus = resources.gpu_requests
     free = resources.machines is None and gpus.count > 0
-    sizes = _sizes(gpus.count, gpus.min_per_machine or 1, _most_gpus(fleet)) if free else (resources.machines or 1,)
+    sizes = _sizes(gpus.count, gpus.min_per_machine or 1, fleet.most_gpus) if free else (resources.machines or 1,)
     workers = [(size, _worker(resources, gpus.count // size)) for size in sizes]
     shapes = tuple(Shape(size, worker, kind_of(worker, fleet)) for size, worker in workers)
     levels = levels_for(resources.network.interconnect, resources.topology.keep_within)
@@ -114,10 +112,6 @@ def steps_on(levels: tuple[int, ...], shapes: tuple[Shape, ...]) -> tuple[tuple[
     return tuple(
         (level, shape) for level in levels for shape in shapes if (shape.size == 1) == (level == MACHINE_LEVEL)
     )
-
-
-def _most_gpus(fleet: Fleet) -> int:
-    return int(np.bitwise_count(fleet.full).max()) if fleet.size else 0
 
 
 @lru_cache(maxsize=4096)

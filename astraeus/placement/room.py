@@ -29,7 +29,7 @@ class Room:
         self.memory = fleet.memory.copy()
         self.owner = np.full(fleet.size, -1, np.int64)
         self.owned = np.zeros(fleet.size, np.int64)
-        self.home_gpus = np.bincount(fleet.home, np.bitwise_count(self.free), minlength=fleet.homes)
+        self.home_gpus = self._gpus_by_home()
         self._empty()
 
     def _empty(self) -> None:
@@ -98,9 +98,10 @@ class Room:
         np.subtract.at(self.memory, rows, taking.memory)
         counts = np.bitwise_count(taken.masks).astype(np.int64)
         larger = (counts > self.owned[rows]) | (self.owner[rows] < 0)
-        self.owner[rows[larger]] = self.owners.number(owner)
-        self.owned[rows[larger]] = counts[larger]
-        self._count(rows, before)
+        mine = rows[larger]
+        self.owner[mine] = self.owners.number(owner)
+        self.owned[mine] = counts[larger]
+        np.subtract.at(self.home_gpus, self.fleet.home[rows], counts)
         self._changed(rows)
         return taken
 
@@ -113,7 +114,8 @@ class Room:
         np.bitwise_or.at(self.free, taking.rows, taking.masks & self.fleet.sound[taking.rows])
         np.add.at(self.cpu, taking.rows, taking.cpu)
         np.add.at(self.memory, taking.rows, taking.memory)
-        self._count(rows, before)
+        more = np.bitwise_count(self.free[rows]).astype(np.int64) - np.bitwise_count(before)
+        np.add.at(self.home_gpus, self.fleet.home[rows], more)
         self._changed(rows)
         self._grow()
 
@@ -125,7 +127,11 @@ class Room:
         order = np.argsort(np.bitwise_count(holdings.masks), kind="stable")
         self.owner[holdings.rows[order]] = holdings.owners[order]
         self.owned[holdings.rows[order]] = np.bitwise_count(holdings.masks[order])
-        self.home_gpus = np.bincount(self.fleet.home, np.bitwise_count(self.free), minlength=self.fleet.homes)
+        self.home_gpus = self._gpus_by_home()
+
+    def _gpus_by_home(self) -> Ints:
+        gpus = np.bincount(self.fleet.home, np.bitwise_count(self.free), minlength=self.fleet.homes)
+        return gpus.astype(np.int64)
 
     def news(self, since: int) -> News:
         """The machines that the journal names from a place on, as they are now."""
@@ -155,10 +161,6 @@ class Room:
         """Whether it is known that a gang of this size does not fit."""
         least = self._refused.get(ladder)
         return least is not None and size >= least
-
-    def _count(self, rows: Ints, before: Ints) -> None:
-        after = np.bitwise_count(self.free[rows]).astype(np.float64)
-        np.add.at(self.home_gpus, self.fleet.home[rows], after - np.bitwise_count(before))
 
     def once(self, rows: Ints) -> Ints:
         """The rows of a list, each once."""

@@ -99,7 +99,10 @@ class View:
 
     def rows_in(self, level: int, domain: int) -> Ints:
         """The fitting machines of one domain, in rank order."""
-        inside: Ints = self.rows[self.kind.ids(level)[self.rows] == domain]
+        within = self.room.fleet.rows_of(level, domain)
+        if within.size > self.rows.size:
+            within = self.rows
+        inside: Ints = within[self.fit[within] & (self.kind.ids(level)[within] == domain)]
         return inside
 
     def refresh(self) -> None:
