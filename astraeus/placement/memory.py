@@ -8,7 +8,7 @@ from astraeus.placement.fleet import Fleet
 from astraeus.placement.holdings import Holdings
 from astraeus.placement.mending import mend
 from astraeus.placement.need import Need
-from astraeus.placement.reasons import Reason
+from astraeus.placement.reasons import Reason, Seen
 from astraeus.placement.room import Room
 from astraeus.placement.types import Ask, Machine, Snapshot, Wait
 
@@ -24,7 +24,7 @@ class Waiting:
 
     Where the claim was no cause of any change, `state` is the state of the rooms in which it was looked at; then it
     waits again in the same state, as long as its patience lasts or is over as it was (`early`). `told` is what it was
-    told, `told_in` the state of the rooms at the end of that pass.
+    told, `told_in` the state of the rooms at the end of that pass, `seen` what the reason was read from.
     """
 
     ask: Ask
@@ -43,6 +43,7 @@ class Waiting:
     reason: Reason | None = None
     told: Wait | None = None
     told_in: int | None = None
+    seen: Seen | None = None
 
 
 class States:
@@ -105,12 +106,12 @@ class Memory:
         """What is known of these machines: nothing where more about them changed than can be mended."""
         if self.fleet.given is machines and not is_worn(self.fleet):
             return self
-        rows = mend(self.fleet, machines) if self.own and not is_worn(self.fleet) else None
-        if rows is None:
+        mended = mend(self.fleet, machines) if self.own and not is_worn(self.fleet) else None
+        if mended is None:
             return Memory(build(machines), own=True)
         self.start = None
         for room in self.rooms.values():
-            room.reconsider(rows)
+            room.reconsider(*mended)
         return self
 
     def begin(self, holdings: Holdings) -> Room:

@@ -12,8 +12,10 @@ MOST = 256
 """Where more machines changed, the fleet is better made anew."""
 
 
-def mend(fleet: Fleet, given: tuple[Machine, ...]) -> Ints | None:
-    """Make the fleet that of `given`; the machines that changed, or None where it must be made anew.
+def mend(fleet: Fleet, given: tuple[Machine, ...]) -> tuple[Ints, bool] | None:
+    """Make the fleet that of `given`; the machines that changed and whether any has become able to take more.
+
+    None: it must be made anew.
 
     It can be mended where few machines differ and only in what may come and go: GPUs and whether they take work.
     """
@@ -32,7 +34,13 @@ def mend(fleet: Fleet, given: tuple[Machine, ...]) -> Ints | None:
         fleet.refused[row] = now.refusal is not None
     fleet.given, fleet.machines = given, tuple(machines)
     _sort_again(fleet, rows)
-    return rows
+    return rows, any(_has_more(was, now) for was, now in pairs)
+
+
+def _has_more(was: Machine, now: Machine) -> bool:
+    """Whether a machine takes work again, or GPUs of it are in better health."""
+    back = was.refusal is not None and now.refusal is None
+    return back or bool(was.broken & ~now.broken or was.doubtful & ~now.doubtful)
 
 
 def _stands(was: Machine, now: Machine) -> bool:

@@ -18,7 +18,7 @@ from astraeus.placement.memory import Memory, Waiting
 from astraeus.placement.need import Need, need_of
 from astraeus.placement.overtaken import Overtaken
 from astraeus.placement.preempt import find_victims
-from astraeus.placement.reasons import reason_of
+from astraeus.placement.reasons import Seen, holds, reason_of
 from astraeus.placement.shares import Accounts, in_order
 from astraeus.placement.types import Ask, Eviction, Grant, Plan, Reserved, Snapshot, Wait
 from astraeus.placement.wanted import free_at, wanted_place
@@ -42,6 +42,8 @@ class Pass:
     deadlines: list[float] = field(default_factory=list)
     kept: dict[int, tuple[Ask, Taking]] = field(default_factory=dict)
     shadow: float | None = None
+    least_kept: float = np.inf
+    """The lowest priority of those for whom room is kept."""
 
     def __post_init__(self) -> None:
         self.fleet = fleet = self.memory.fleet
@@ -100,7 +102,7 @@ class Pass:
         if known.state != state:
             if self.shadow is None or ask.claim in self.kept or self.snapshot.allotments:
                 return False
-            if ask.priority > self.least_victim or self._outranked(ask):
+            if ask.priority > self.least_victim or ask.priority > self.least_kept:
                 return False
             if find(known.need, self.layers.room(NOW, known.protected), ask.avoid) is not None:
                 return False
@@ -142,12 +144,14 @@ class Pass:
 
     def _keep(self, ask: Ask, taking: Taking) -> None:
         self.kept[ask.claim] = ask, taking
+        self.least_kept = min(self.least_kept, ask.priority)
         self.layers.keep(ask, taking, f"kept for {ask.run_name}")
         self._busy_until(taking, np.inf)
 
     def _drop(self, claim: int) -> Taking | None:
         self.layers.drop(claim)
         kept = self.kept.pop(claim, None)
+        self.least_kept = min((ask.priority for ask, _ in self.kept.values()), default=np.inf)
         return None if kept is None else kept[1]
 
     def _decide(self, ask: Ask) -> None:
@@ -172,7 +176,7 @@ class Pass:
             waiting.state = state
         known = self.memory.waiting.get(ask.claim)
         if known is not None and known.need is need and known.protected == waiting.protected:
-            waiting.reason = known.reason
+            waiting.reason, waiting.seen = known.reason, known.seen
 
     def _make_room(self, waiting: Waiting, promised: Taking | None) -> None:
         if promised is not None:
@@ -237,6 +241,8 @@ class Pass:
 
     def _outranked(self, ask: Ask) -> list[Ask]:
         """Claims of lower priority for which room is kept."""
+        if ask.priority <= self.least_kept:
+            return []
         return [other for other, _ in self.kept.values() if other.priority < ask.priority]
 
     def _displace(self, waiting: Waiting, outranked: list[Ask]) -> Found | None:
@@ -372,8 +378,9 @@ class Pass:
         ask, told, last = waiting.ask, waiting.told, waiting.reason
         if waiting.state is None or waiting.told_in != self.states.now:
             view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
-            waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, last)
-            waiting.told_in = self.states.now
+            if last is None or not holds(last, waiting.need, view, waiting.seen):
+                waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, last)
+            waiting.seen, waiting.told_in = Seen.of(view), self.states.now
         why = waiting.reason
         assert why is not None
         if told is None or why is not last or told.position != position:

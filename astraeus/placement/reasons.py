@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from astraeus.placement.kinds import (
     SLACK,
     SMALL,
     UNLABELLED,
+    Codes,
     Kind,
     Worker,
 )
@@ -62,6 +64,29 @@ class Standing:
 
 Grounds = tuple[int, int | None, int, Standing]
 """What a reason is made from: level and domain that came nearest, machines left out, what stands against the others."""
+
+
+class Seen(NamedTuple):
+    """What of a view, and of the machines' own state, a reason was read from."""
+
+    mark: object
+    codes: Codes
+
+    @classmethod
+    def of(cls, view: View) -> "Seen":
+        """The view as it is now."""
+        return cls(view.mark, view.kind.codes)
+
+
+def holds(reason: Reason, need: Need, view: View, seen: Seen | None) -> bool:
+    """Whether nothing that a reason tells has changed since it was read from the view."""
+    if seen is None or seen.mark is not view.mark:
+        return False
+    if reason.of is None or seen.codes is view.kind.codes:
+        return True
+    # Of machines outside the place that it is about, it tells those without any place.
+    level, _, lone, _ = reason.of
+    return _apart(need, level) == lone
 
 
 def reason_of(need: Need, view: View, cluster: str, last: Reason | None = None) -> Reason:

@@ -66,13 +66,14 @@ class Room:
             if not shrunk.all():
                 self._grow()
 
-    def reconsider(self, rows: Ints) -> None:
-        """Look again at machines whose own state changed."""
+    def reconsider(self, rows: Ints, more: bool) -> None:
+        """Look again at machines whose own state changed; `more`: any of them may take more than before."""
         self.views = {key: view for key, view in self.views.items() if not view.avoid}
         for view in self.views.values():
             view.usable = view.kind.usable
         if rows.size:
             self._changed(rows)
+        if more:
             self._grow()
 
     def _tidy(self) -> None:

@@ -137,8 +137,11 @@ class Accounts:
 
     def is_over(self, ask: Ask) -> bool:
         """Whether a claim would take its workspace over its quota, beside what is kept for others of its runs."""
-        quota, gpus = self.quotas.get(ask.workspace), ask.resources.gpu_requests.count
-        return quota is not None and gpus > 0 and self.in_use[ask.workspace] + self.kept[ask.workspace] + gpus > quota
+        quota = self.quotas.get(ask.workspace)
+        if quota is None:
+            return False
+        gpus = ask.resources.gpu_requests.count
+        return gpus > 0 and self.in_use[ask.workspace] + self.kept[ask.workspace] + gpus > quota
 
     def count(self, ask: Ask, *, kept: bool) -> None:
         """Count the GPUs that this pass gives to a claim, or keeps for it."""

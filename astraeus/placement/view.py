@@ -19,7 +19,7 @@ class View:
     """The machines that fit one kind of worker, counted by the domains of each level it was asked about.
 
     `memo` is for whoever asks, by level and domain, and holds nothing of domains in which the room has changed since.
-    `nearest` holds what depends on the counts alone.
+    `nearest` holds what depends on the counts alone. `mark` is another object once any of it has changed.
     """
 
     def __init__(self, room: "Room", kind: Kind, avoid: frozenset[str]) -> None:
@@ -27,6 +27,7 @@ class View:
         self.kind = kind
         self.avoid = avoid
         self.usable = kind.usable
+        self.mark = object()
         self.memo: dict[int, dict[int | None, dict[Any, Any]]] = {}
         self.nearest: dict[Any, Any] = {}
         if avoid:
@@ -114,12 +115,20 @@ class View:
         self.seen = end
         if news.rows.size > FEW_CHANGES:
             self.memo, self.nearest = {}, {}
+            self.renew()
             self._begin()
-        else:
-            for level, known in self.memo.items():
-                for domain in news.domains(level):
-                    known.pop(domain, None)
-            self._mend(news)
+            return
+        for level, known in self.memo.items():
+            touched = news.domains(level) & known.keys()
+            for domain in touched:
+                del known[domain]
+            if touched:
+                self.renew()
+        self._mend(news)
+
+    def renew(self) -> None:
+        """What was read from here may be otherwise now."""
+        self.mark = object()
 
     def memo_of(self, level: int, domain: int | None) -> dict[Any, Any]:
         """What was worked out for a domain, or for all machines."""
@@ -135,6 +144,7 @@ class View:
         self.fit[rows] = fits
         self._rows, self.nearest = None, {}
         self._most.clear()
+        self.renew()
         steps = np.where(self.fit[changed], 1, -1)
         for level, counts in self._counts.items():
             np.add.at(counts, self.kind.places(level)[changed], steps)
