@@ -24,8 +24,7 @@ def grant_of(ask: Ask, found: Found, taking: Taking, fleet: Fleet, factors: Mapp
     hcas = {pattern: () if link is None else fleet.hcas(pattern, link, rails) for pattern in set(patterns)}
     places = zip(taking.rows.tolist(), taking.masks.tolist(), patterns, strict=True)
     members = tuple(
-        Member(rank, names[row], mask, cpu, memory, hcas[pattern])
-        for rank, (row, mask, pattern) in enumerate(places)
+        Member(rank, names[row], mask, cpu, memory, hcas[pattern]) for rank, (row, mask, pattern) in enumerate(places)
     )
     return Grant(ask.claim, ask.run_uid, ask.attempt, found.rung, place_of(found, fleet, factors, used), members)
 

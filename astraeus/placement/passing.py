@@ -380,7 +380,8 @@ class Pass:
             view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
             if last is None or not holds(last, waiting.need, view, waiting.seen):
                 waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, last)
-            waiting.seen, waiting.told_in = Seen.of(view), self.states.now
+                waiting.seen = Seen.of(view, waiting.reason)
+            waiting.told_in = self.states.now
         why = waiting.reason
         assert why is not None
         if told is None or why is not last or told.position != position:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,26 +67,27 @@ Grounds = tuple[int, int | None, int, Standing]
 
 
 class Seen(NamedTuple):
-    """What of a view, and of the machines' own state, a reason was read from."""
+    """What a reason was read from: of a view, what depends on counts and what is of the place; the machines' state."""
 
-    mark: object
+    nearest: dict[Any, Any]
+    place: dict[Any, Any] | None
     codes: Codes
 
     @classmethod
-    def of(cls, view: View) -> "Seen":
+    def of(cls, view: View, reason: Reason) -> "Seen":
         """The view as it is now."""
-        return cls(view.mark, view.kind.codes)
+        return cls(view.nearest, None if reason.of is None else view.memo_of(*reason.of[:2]), view.kind.codes)
 
 
 def holds(reason: Reason, need: Need, view: View, seen: Seen | None) -> bool:
     """Whether nothing that a reason tells has changed since it was read from the view."""
-    if seen is None or seen.mark is not view.mark:
-        return False
-    if reason.of is None or seen.codes is view.kind.codes:
+    if reason.of is None:
         return True
+    level, domain, lone, _ = reason.of
+    if seen is None or seen.nearest is not view.nearest or seen.place is not view.memo_of(level, domain):
+        return False
     # Of machines outside the place that it is about, it tells those without any place.
-    level, _, lone, _ = reason.of
-    return _apart(need, level) == lone
+    return seen.codes is view.kind.codes or _apart(need, level) == lone
 
 
 def reason_of(need: Need, view: View, cluster: str, last: Reason | None = None) -> Reason:

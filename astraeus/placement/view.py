@@ -19,7 +19,7 @@ class View:
     """The machines that fit one kind of worker, counted by the domains of each level it was asked about.
 
     `memo` is for whoever asks, by level and domain, and holds nothing of domains in which the room has changed since.
-    `nearest` holds what depends on the counts alone. `mark` is another object once any of it has changed.
+    `nearest` holds what depends on the counts alone, and is another once they have changed.
     """
 
     def __init__(self, room: "Room", kind: Kind, avoid: frozenset[str]) -> None:
@@ -27,7 +27,6 @@ class View:
         self.kind = kind
         self.avoid = avoid
         self.usable = kind.usable
-        self.mark = object()
         self.memo: dict[int, dict[int | None, dict[Any, Any]]] = {}
         self.nearest: dict[Any, Any] = {}
         if avoid:
@@ -115,20 +114,12 @@ class View:
         self.seen = end
         if news.rows.size > FEW_CHANGES:
             self.memo, self.nearest = {}, {}
-            self.renew()
             self._begin()
             return
         for level, known in self.memo.items():
-            touched = news.domains(level) & known.keys()
-            for domain in touched:
+            for domain in news.domains(level) & known.keys():
                 del known[domain]
-            if touched:
-                self.renew()
         self._mend(news)
-
-    def renew(self) -> None:
-        """What was read from here may be otherwise now."""
-        self.mark = object()
 
     def memo_of(self, level: int, domain: int | None) -> dict[Any, Any]:
         """What was worked out for a domain, or for all machines."""
@@ -144,7 +135,6 @@ class View:
         self.fit[rows] = fits
         self._rows, self.nearest = None, {}
         self._most.clear()
-        self.renew()
         steps = np.where(self.fit[changed], 1, -1)
         for level, counts in self._counts.items():
             np.add.at(counts, self.kind.places(level)[changed], steps)
