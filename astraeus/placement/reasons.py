@@ -167,7 +167,8 @@ def _nearest_domain(level: int, size: int, view: View) -> int:
     if level not in view.nearest:
         scores = view.counts(level) * (view.kind.most_ever(level) + 1) + most
         view.nearest[level] = scores, int(scores.argmax())
-    scores, best = view.nearest[level]
+    found: tuple[Ints, int] = view.nearest[level]
+    scores, best = found
     if most[best] >= size:
         return best
     # No score is negative: all domains that could never hold the gang are below all that could.
