@@ -23,7 +23,8 @@ KILLED_SECONDS = 60.0
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
 LEDGER_AHEAD = "ledger-ahead"
 """Since this change the ledger may be ahead of the workflow: the first claim is entered when the run is submitted, and
-a grant asks for its members. So an order against a claim that waits is carried out as against a gang's."""
+a grant asks for its members. So an order against a claim that waits is carried out as against a gang's, and a workflow
+that begins, or is made anew, asks for its next claim before it reads what was ordered."""
 
 OF_AN_ATTEMPT = frozenset({"preempt", "restart"})
 CANCELLED_IN_TEMPORAL = RunMessage(id=0, kind="cancel", who="an operator in Temporal")
@@ -40,6 +41,7 @@ class RunWorkflow(Steps):
     @workflow.init
     def __init__(self, life: RunLife) -> None:
         super().__init__(life)
+        self.fresh = workflow.info().continued_run_id is None
         self.phases: dict[str, Callable[[], Awaitable[None]]] = {
             "queue": self.queue,
             "start": self.start,
@@ -70,7 +72,8 @@ class RunWorkflow(Steps):
     async def queue(self) -> None:
         """Enter the next attempt's claim and wait until it is granted."""
         life = self.life
-        if life.attempt == 0 and workflow.patched(LEDGER_AHEAD):
+        fresh, self.fresh = self.fresh, False
+        if fresh and workflow.patched(LEDGER_AHEAD):
             self.hold_claim()
         elif await self.heeded():
             return
@@ -94,7 +97,7 @@ class RunWorkflow(Steps):
         life.phase = "start"
 
     def hold_claim(self) -> None:
-        """A run that was held before its workflow began has its first claim in the ledger: withdraw that."""
+        """A run that was held before its workflow began may have a claim in the ledger: withdraw that."""
         if self.life.held_by:
             self.inbox.put(HELD_BEFORE.model_copy(update={"who": self.life.held_by}))
             self.life.held_by = None

@@ -18,6 +18,9 @@ from astraeus.model.errors import Away, Invalid
 
 STATEMENT_SECONDS = 30
 CONNECT_SECONDS = 10
+STATEMENTS = 1000
+"""Kept ready on a connection, where the driver's default is 100; the one that was used last knows the most of them."""
+
 CHANGE_LOCK = 0x41535452
 GAVE_WAY = frozenset({"40P01", "40001"})
 """PostgreSQL's deadlock and serialisation failure (manual, appendix A): the same transaction may be tried again."""
@@ -165,5 +168,9 @@ def _engine(url: URL, dialect: str, pool_size: int) -> AsyncEngine:
             pool_size=pool_size,
             pool_reset_on_return=None,
         )
-    settings = {"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS}
-    return create_async_engine(url, pool_size=pool_size, connect_args=settings)
+    settings = {
+        "timeout": CONNECT_SECONDS,
+        "command_timeout": STATEMENT_SECONDS,
+        "prepared_statement_cache_size": STATEMENTS,
+    }
+    return create_async_engine(url, pool_size=pool_size, pool_use_lifo=True, connect_args=settings)

@@ -17,6 +17,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES, STATE, Courier
 from astraeus.ledger.core import Ledger
+from astraeus.model.messages import SIGNAL_OF, RunMessage
 from workflows.contracts import RunLife
 from workflows.run import RunWorkflow
 from workflows.scheduler import SchedulerWorkflow
@@ -44,10 +45,12 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 @pytest.fixture
 def live(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> Live:
-    """`async with live(on_open=[...], life={...}) as world`: a run's workflow under way in that world."""
+    """`async with live(on_open=[...], life={...}) as world`: a run's workflow under way there; it has heard `first`."""
 
     @asynccontextmanager
-    async def begin(life: dict[str, object] | None = None, **acts: object) -> AsyncIterator[World]:
+    async def begin(
+        life: dict[str, object] | None = None, first: RunMessage | None = None, **acts: object
+    ) -> AsyncIterator[World]:
         world = World(skipping, **acts)  # type: ignore[arg-type]
         facts = {"run_uid": "u1", "workspace": "acme/vision", "name": world.name, "cluster": "lab-a", **(life or {})}
         runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("astraeus"))
@@ -62,7 +65,12 @@ def live(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> Live:
             world.handle = handle
             # Only a handle that `start_workflow` returns makes the server skip time while its result is awaited.
             world.started = await skipping.client.start_workflow(
-                RunWorkflow.run, RunLife.model_validate(facts), id="run/u1", task_queue="q"
+                RunWorkflow.run,
+                RunLife.model_validate(facts),
+                id="run/u1",
+                task_queue="q",
+                start_signal=first and SIGNAL_OF[first.kind],
+                start_signal_args=[first] if first else [],
             )
             yield world
             if folder := os.environ.get("ASTRAEUS_RECORD_HISTORIES"):

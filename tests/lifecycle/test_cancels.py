@@ -2,7 +2,9 @@
 
 import pytest
 from lifecycle.conftest import Live
-from lifecycle.world import World, state_of
+from lifecycle.world import World, nothing, state_of
+
+from astraeus.model.messages import RunMessage
 
 
 @pytest.mark.parametrize("kind", ["cancel", "delete"])
@@ -15,6 +17,15 @@ async def test_a_cancel_during_a_stop_for_another_reason_enters_no_further_claim
         assert await state_of(world) == "Cancelled"
     assert [closing.cause for closing in world.closed] == ["preempted"]
     assert [(note.reason, note.actor) for note in world.notes] == [("Cancelled by alice", "alice")]
+
+
+@pytest.mark.parametrize("attempt", [0, 3])
+async def test_a_workflow_that_begins_with_a_cancel_withdraws_what_may_wait(live: Live, attempt: int) -> None:
+    cancel = RunMessage(id=7, kind="cancel", who="alice")
+    async with live(on_enter=[nothing], life={"attempt": attempt}, first=cancel) as world:
+        assert await state_of(world) == "Cancelled"
+    assert [order.ref.attempt for order in world.claims] == [attempt + 1]
+    assert [closing.state for closing in world.closed] == ["Cancelled"]
 
 
 async def evict(world: World, attempt: int) -> None:
