@@ -48,7 +48,10 @@ class Placing:
                 avoid=order.avoid,
                 headline=order.headline,
             )
-        await self._after(tx, order.cluster)
+        if not granted and not tx.changes:
+            # Whoever entered it may have died before waking anybody.
+            await self.courier.ring(order.cluster)
+        await self.courier.after(tx)
         return granted
 
     @activity.defn

@@ -4,7 +4,11 @@ import pytest
 from lifecycle.stage import Stage, running
 from sqlalchemy import select
 
+from astraeus.ledger import claims
 from astraeus.ledger.tables import claim
+from workflows.scheduler import SAFETY_SECONDS
+
+WHOLE_PAIR = {"machines": 2, "gpu_requests": {"count": 16}}
 
 
 async def test_members_may_be_at_their_gates_before_the_workflow_begins(stage: Stage) -> None:
@@ -16,6 +20,19 @@ async def test_members_may_be_at_their_gates_before_the_workflow_begins(stage: S
     stage.exits = {"early-0": [0], "early-1": [0]}
     assert (await stage.ended(row)).state == "Succeeded"
     assert [(one.attempt, one.cause) for one in await stage.attempts(row)] == [(1, "succeeded")]
+
+
+async def test_an_api_that_died_before_it_woke_the_scheduler_costs_no_minute(stage: Stage) -> None:
+    other = await stage.submit("other", 1)
+    await stage.running(other, 1)
+    await stage.env.sleep(2)
+    row = await stage.scene.submit("woken", task={"requested_resources": WHOLE_PAIR})
+    async with stage.scene.ledger.transaction() as tx:
+        await claims.enter_first(tx, row, 0.0)
+    began = await stage.env.get_current_time()
+    await stage.start(row)
+    await stage.running(row, 2)
+    assert (await stage.env.get_current_time() - began).total_seconds() < SAFETY_SECONDS / 2
 
 
 @pytest.mark.parametrize("kind", ["cancel", "delete"])
