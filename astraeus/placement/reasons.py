@@ -1,7 +1,6 @@
 """Why a claim waits: every blocker with its true count, in the sentence users read."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,8 +44,7 @@ INTERCONNECT_WORDS = {
 LINK_WORDS = {INFINIBAND: "InfiniBand", ROCE: "RoCE", ETHERNET: "Ethernet ports"}
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """The sentence for a gang that fits nowhere and all blockers; `of` is what they were made from."""
 
     text: str
@@ -54,8 +52,7 @@ class Reason:
     of: "Grounds | None" = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class Standing(NamedTuple):
     """How many machines of a domain fit, and what stands against each of the others."""
 
     has: int
@@ -279,16 +276,27 @@ def _in_use(able: Ints, kind: Kind, room: Room) -> tuple[Ints, tuple[str, ...]]:
     """The machines of these with enough free GPUs, and who holds the others. Kinds of worker share the answer."""
     key = (id(able), id(kind.allowed), kind.gpus)
     if key not in room.memo:
-        few = np.bitwise_count(room.free[able] & kind.allowed[able]) < kind.gpus
-        held = able[few]
-        room.memo[key] = able[~few], _holders(held, room) if held.size else ()
+        gpus, owners = _state(able, kind.allowed, room)
+        few = gpus < kind.gpus
+        room.memo[key] = able[~few], _holders(owners[few], room)
     found: tuple[Ints, tuple[str, ...]] = room.memo[key]
     return found
 
 
-def _holders(rows: Ints, room: Room) -> tuple[str, ...]:
-    """Who holds these machines: the largest by name, the rest as a number."""
-    counts = np.bincount(room.owner[rows] + 1, minlength=1)
+def _state(able: Ints, allowed: Ints, room: Room) -> tuple[Ints, Ints]:
+    """How many free GPUs these machines have, and the numbers of their owners, one higher."""
+    key = (id(able), id(allowed))
+    if key not in room.memo:
+        room.memo[key] = np.bitwise_count(room.free[able] & allowed[able]), room.owner[able] + 1
+    state: tuple[Ints, Ints] = room.memo[key]
+    return state
+
+
+def _holders(owners: Ints, room: Room) -> tuple[str, ...]:
+    """Who holds machines of these owners: the largest by name, the rest as a number."""
+    if not owners.size:
+        return ()
+    counts = np.bincount(owners)
     numbers = np.flatnonzero(counts)
     shown = HOLDERS_NAMED if numbers.size > HOLDERS_NAMED + 1 else numbers.size
     least = np.partition(counts[numbers], numbers.size - shown)[numbers.size - shown]
@@ -298,7 +306,7 @@ def _holders(rows: Ints, room: Room) -> tuple[str, ...]:
     told = [f"{counts[number]} {names[number - 1] if number else 'with too few GPUs'}" for number in large.tolist()]
     rest = numbers.size - shown
     if rest:
-        told.append(f"{rows.size - int(counts[large].sum())} in use by {rest} other run{_s(rest)}")
+        told.append(f"{owners.size - int(counts[large].sum())} in use by {rest} other run{_s(rest)}")
     return tuple(told)
 
 

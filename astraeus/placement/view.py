@@ -81,7 +81,7 @@ class View:
                 found = self.rows.size
             else:
                 counts = self.counts(level)
-                found = int(counts.max()) if counts.size else 0
+                found = int(np.maximum.reduce(counts, initial=0))
             self._most[level] = found
         return found
 
