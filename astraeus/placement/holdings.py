@@ -32,7 +32,7 @@ def joined(takings: Sequence[Taking]) -> Taking:
 
 
 class Owners:
-    """Numbers for the words that say who holds a machine; a number stays as long as the fleet does."""
+    """Numbers for names: of who holds a machine, or whose it is; a number stays as long as the fleet does."""
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
@@ -41,9 +41,9 @@ class Owners:
         self._order: tuple[int, Ints] = (0, np.zeros(1, np.int64))
 
     @classmethod
-    def of(cls, fleet: Fleet) -> "Owners":
-        """The owners on a fleet."""
-        owners: Owners = fleet.memo.setdefault("owners", cls())
+    def of(cls, fleet: Fleet, what: str = "owners") -> "Owners":
+        """The owners on a fleet, or others of its names."""
+        owners: Owners = fleet.memo.setdefault(what, cls())
         return owners
 
     def number(self, name: str) -> int:
@@ -70,7 +70,7 @@ class Holdings:
     """The holdings of a snapshot as arrays, without those on machines it does not know.
 
     `names` says which object each one is; `ends` is infinity where there is no time limit; `owners` are the numbers of
-    their runs.
+    their runs, `whose` those of their `workspaces`.
     """
 
     rows: Ints
@@ -84,9 +84,11 @@ class Holdings:
     claims: Ints
     preemptible: Bools
     owners: Ints
+    whose: Ints
 
     def __init__(self, holdings: tuple[Holding, ...], fleet: Fleet, before: "Holdings | None" = None) -> None:
         self.given = holdings
+        self.workspaces = Owners.of(fleet, "workspaces").names
         self.names = np.fromiter(map(id, holdings), np.int64, len(holdings))
         self._whole = self._mended(before, fleet) if before and before.given else _columns(holdings, fleet)
         known = self._whole["rows"] >= 0
@@ -140,7 +142,7 @@ def holdings_of(holdings: tuple[Holding, ...], fleet: Fleet) -> Holdings:
 
 
 def _columns(holdings: Sequence[Holding], fleet: Fleet) -> dict[str, Any]:
-    number, index = Owners.of(fleet).number, fleet.index
+    number, whose, index = Owners.of(fleet).number, Owners.of(fleet, "workspaces").number, fleet.index
     stopping = np.array([h.stopping for h in holdings], np.bool_)
     return {
         "rows": np.array([index.get(h.machine, -1) for h in holdings], np.int64),
@@ -154,4 +156,5 @@ def _columns(holdings: Sequence[Holding], fleet: Fleet) -> dict[str, Any]:
         "claims": np.array([h.claim for h in holdings], np.int64),
         "preemptible": np.array([h.preemptible for h in holdings], np.bool_) & ~stopping,
         "owners": np.array([number(f"in use by {h.run_name}") for h in holdings], np.int64),
+        "whose": np.array([whose(h.workspace) for h in holdings], np.int64),
     }

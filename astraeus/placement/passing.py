@@ -53,7 +53,7 @@ class Pass:
         self.layers = Layers(fleet, self.holdings, self.memory)
         self.least_victim = min(self.holdings.victim_priorities(), default=np.inf)
         self.ends = free_at(self.holdings, fleet.size, self.now)
-        self.accounts = Accounts.of(self.snapshot, fleet, self.now)
+        self.accounts = Accounts.of(self.snapshot, self.now, self.holdings)
         self.overtaken = Overtaken(self.accounts, self.layers)
         self.asks = self._queue()
         self.own: dict[int, list[Reserved]] = defaultdict(list)

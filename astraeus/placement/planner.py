@@ -16,12 +16,12 @@ def plan(snapshot: Snapshot, now: float) -> Plan:
 
 def queue(snapshot: Snapshot, now: float) -> list[Ask]:
     """The claims that wait, in the order in which the next pass looks at them."""
-    return in_order(snapshot.asks, Accounts.of(snapshot, None, now).ranks)
+    return in_order(snapshot.asks, Accounts.of(snapshot, now).ranks)
 
 
 def uses(snapshot: Snapshot, now: float) -> dict[str, Use]:
     """How the workspaces of a cluster stand."""
-    return Accounts.whole(snapshot, None, now).uses()
+    return Accounts.whole(snapshot, now).uses()
 
 
 class Planner:

@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from math import exp2, log
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from astraeus.model import words
-from astraeus.placement.fleet import Fleet, Floats, Ints
+from astraeus.placement.fleet import Floats, Ints
+from astraeus.placement.holdings import Holdings
 from astraeus.placement.types import Allotment, Ask, Holding, Snapshot
 
 SHARE_UNSAID = 1.0
@@ -39,48 +40,38 @@ class Use:
     share: float
 
 
-class Held:
-    """Holdings as columns: whose, how many GPUs, since when. `numbers` are those of the workspaces."""
+class Held(NamedTuple):
+    """Holdings as columns: whose, how many GPUs, since when. `names` are those of the workspaces, by number."""
 
+    names: Mapping[int, str]
     whose: Ints
     gpus: Ints
     since: Floats
 
-    def __init__(self, holdings: tuple[Holding, ...], before: "Held | None" = None) -> None:
-        self.given = holdings
-        self.numbers: dict[str, int] = {} if before is None else dict(before.numbers)
-        if before is None:
-            self.whose, self.gpus, self.since = self._columns(holdings)
-            return
-        first, last = _agree(holdings, before.given)
-        end = len(before.given) - last
-        whose, gpus, since = self._columns(holdings[first : len(holdings) - last])
-        self.whose = np.concatenate((before.whose[:first], whose, before.whose[end:]))
-        self.gpus = np.concatenate((before.gpus[:first], gpus, before.gpus[end:]))
-        self.since = np.concatenate((before.since[:first], since, before.since[end:]))
-
-    def _columns(self, holdings: Sequence[Holding]) -> tuple[Ints, Ints, Floats]:
-        numbers = self.numbers
-        return (
-            np.array([numbers.setdefault(h.workspace, len(numbers)) for h in holdings], np.int64),
-            np.array([h.gpu_mask.bit_count() for h in holdings], np.int64),
-            np.array([h.started_at for h in holdings], np.float64),
+    @classmethod
+    def read(cls, holdings: Sequence[Holding]) -> "Held":
+        """The columns of these holdings."""
+        names = dict(enumerate(dict.fromkeys(holding.workspace for holding in holdings)))
+        numbers = {name: number for number, name in names.items()}
+        return cls(
+            names,
+            np.array([numbers[holding.workspace] for holding in holdings], np.int64),
+            np.array([holding.gpu_mask.bit_count() for holding in holdings], np.int64),
+            np.array([holding.started_at for holding in holdings], np.float64),
         )
 
     @classmethod
-    def of(cls, holdings: tuple[Holding, ...], fleet: Fleet | None) -> "Held":
-        """The columns of these holdings; the last ones are kept with the fleet, and mended where few differ."""
-        if fleet is None:
-            return cls(holdings)
-        kept: Held | None = fleet.memo.get("held")
-        if kept is None or kept.given is not holdings:
-            kept = fleet.memo["held"] = cls(holdings, kept)
-        return kept
+    def known(cls, holdings: Holdings) -> "Held":
+        """The same, of holdings that are arrays already."""
+        columns = holdings.columns
+        gpus = np.bitwise_count(columns["masks"]).astype(np.int64)
+        return cls(holdings.workspaces, columns["whose"], gpus, columns["started"])
 
     def sums(self, values: Floats | Ints) -> dict[str, float]:
-        """The sum of a column for every workspace."""
-        found = np.bincount(self.whose, values, minlength=len(self.numbers)).tolist()
-        return {name: found[number] for name, number in self.numbers.items()}
+        """The sum of a column for every workspace that holds anything."""
+        found, there = np.bincount(self.whose, values), np.bincount(self.whose)
+        # In the order of names: sums of these sums must not depend on who came first.
+        return dict(sorted((self.names[number], float(found[number])) for number in np.flatnonzero(there).tolist()))
 
 
 @dataclass
@@ -98,16 +89,19 @@ class Accounts:
     kept: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, fleet: Fleet | None, now: float) -> "Accounts":
-        """How the workspaces stand at the start of a pass; nothing where nobody has a quota or a share."""
-        return cls.whole(snapshot, fleet, now) if snapshot.allotments else cls({})
+    def of(cls, snapshot: Snapshot, now: float, holdings: Holdings | None = None) -> "Accounts":
+        """How the workspaces stand at the start of a pass; nothing where nobody has a quota or a share.
+
+        `holdings` are those of the snapshot, where they are arrays already.
+        """
+        return cls.whole(snapshot, now, holdings) if snapshot.allotments else cls({})
 
     @classmethod
-    def whole(cls, snapshot: Snapshot, fleet: Fleet | None, now: float) -> "Accounts":
+    def whole(cls, snapshot: Snapshot, now: float, holdings: Holdings | None = None) -> "Accounts":
         """The same, with the GPUs in use in any case."""
         allotments = snapshot.allotments
         self = cls(allotments)
-        held = Held.of(snapshot.holdings, fleet)
+        held = Held.read(snapshot.holdings) if holdings is None else Held.known(holdings)
         self.quotas = {name: due.gpu_quota for name, due in allotments.items() if due.gpu_quota is not None}
         self.in_use = Counter({name: int(gpus) for name, gpus in held.sums(held.gpus).items()})
         if any(due.share is not None for due in allotments.values()):
@@ -211,15 +205,6 @@ def in_order(asks: tuple[Ask, ...], ranks: Mapping[str, int] = MappingProxyType(
     if not ranks:
         return sorted(asks, key=lambda ask: (-ask.priority, ask.submitted_at, ask.claim))
     return sorted(asks, key=lambda ask: (-ask.priority, ranks[ask.workspace], ask.submitted_at, ask.claim))
-
-
-def _agree(one: tuple[Holding, ...], other: tuple[Holding, ...]) -> tuple[int, int]:
-    """How many holdings are the same at the start, and behind those at the end."""
-    most = min(len(one), len(other))
-    first = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a is not b), most)
-    backwards = islice(zip(reversed(one), reversed(other), strict=False), most - first)
-    last = next((i for i, (a, b) in enumerate(backwards) if a is not b), most - first)
-    return first, last
 
 
 def _name(workspace: str) -> str:

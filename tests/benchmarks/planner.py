@@ -18,8 +18,9 @@ from typing import Any
 from astraeus.model.machine import FABRIC, LEAF, RACK, SPINE, Nic
 from astraeus.model.spec import Resources
 from astraeus.placement.expect import expected
+from astraeus.placement.grant import held_by
 from astraeus.placement.planner import Planner, plan
-from astraeus.placement.types import Ask, Grant, Holding, Machine, Plan, Snapshot
+from astraeus.placement.types import Ask, Holding, Machine, Plan, Snapshot
 
 GIB = 1024**3
 BATCHES, ROUNDS = 4, 7
@@ -141,31 +142,17 @@ def committed(world: Snapshot, decided: Plan) -> Snapshot:
     """The snapshot after a plan was carried out; what it left alone are the same objects."""
     asks_of = {ask.claim: ask for ask in world.asks}
     granted = {grant.claim for grant in decided.grants}
-    held = [holding for grant in decided.grants for holding in _held(grant, asks_of[grant.claim])]
+    held = [
+        replace(holding, priority=50, ends_at=None)
+        for grant in decided.grants
+        for holding in held_by(grant, asks_of[grant.claim], 0.0)
+    ]
     return replace(
         world,
         holdings=tuple(sorted((*world.holdings, *held), key=lambda holding: holding.claim)) if held else world.holdings,
         asks=tuple(ask for ask in world.asks if ask.claim not in granted) if held else world.asks,
         reserved=decided.reserved if decided.reserved != world.reserved else world.reserved,
     )
-
-
-def _held(grant: Grant, ask: Ask) -> list[Holding]:
-    return [
-        Holding(
-            claim=grant.claim,
-            run_uid=grant.run_uid,
-            run_name=ask.run_name,
-            workspace=ask.workspace,
-            attempt=grant.attempt,
-            machine=member.machine,
-            gpu_mask=member.gpu_mask,
-            cpu_cores=member.cpu_cores,
-            memory_bytes=member.memory_bytes,
-            priority=50,
-        )
-        for member in grant.members
-    ]
 
 
 def small(number: int) -> Ask:

@@ -67,7 +67,7 @@ def machines_after(machines: tuple[Machine, ...], edit: str, dice: Any) -> Itera
 
 
 LIVES = settings(
-    max_examples=100,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
