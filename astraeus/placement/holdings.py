@@ -104,9 +104,7 @@ class Holdings:
 
     def _mended(self, before: "Holdings", fleet: Fleet) -> dict[str, Any]:
         """The arrays, with what the ones before say of the holdings that stand in both."""
-        order = np.argsort(before.names)
-        place = np.searchsorted(before.names, self.names, sorter=order)
-        place = order[np.minimum(place, order.size - 1)]
+        place = _places(before.names, self.names)
         fresh = (before.names[place] != self.names).nonzero()[0]
         columns = {name: column[place] for name, column in before.columns.items()}
         for name, part in _columns([self.given[i] for i in fresh.tolist()], fleet).items():
@@ -131,6 +129,29 @@ class Holdings:
     def taking(self, chosen: Bools) -> Taking:
         """The room of some of the holdings."""
         return Taking(self.rows[chosen], self.masks[chosen], self.cpu[chosen], self.memory[chosen])
+
+
+def _places(before: Ints, names: Ints) -> Ints:
+    """Where each name stands in the list before, and any place for one that does not; only what differs is searched."""
+    first = _alike(before, names)
+    last = _alike(before[first:][::-1], names[first:][::-1])
+    end = before.size - last
+    places = np.arange(names.size) + before.size - names.size
+    places[:first] = np.arange(first)
+    order = first + np.argsort(before[first:end])
+    if order.size:
+        found = np.searchsorted(before[order], names[first : names.size - last])
+        places[first : names.size - last] = order[np.minimum(found, order.size - 1)]
+    else:
+        places[first : names.size - last] = 0
+    return places
+
+
+def _alike(one: Ints, other: Ints) -> int:
+    """How many names at the start are the same."""
+    least = min(one.size, other.size)
+    differ = one[:least] != other[:least]
+    return int(differ.argmax()) if differ.any() else least
 
 
 def holdings_of(holdings: tuple[Holding, ...], fleet: Fleet) -> Holdings:

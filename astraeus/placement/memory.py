@@ -24,7 +24,8 @@ class Waiting:
 
     Where the claim was no cause of any change, `state` is the state of the rooms in which it was looked at; then it
     waits again in the same state, as long as its patience lasts or is over as it was (`early`). `told` is what it was
-    told, `told_in` the state of the rooms at the end of that pass, `seen` what the reason was read from.
+    told, `told_in` the state of the rooms at the end of that pass and `told_of` that of its own room, `seen` what the
+    reason was read from.
     """
 
     ask: Ask
@@ -43,6 +44,7 @@ class Waiting:
     reason: Reason | None = None
     told: Wait | None = None
     told_in: int | None = None
+    told_of: object = None
     seen: Seen | None = None
 
 

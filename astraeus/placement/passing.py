@@ -19,6 +19,7 @@ from astraeus.placement.need import Need, need_of
 from astraeus.placement.overtaken import Overtaken
 from astraeus.placement.preempt import find_victims
 from astraeus.placement.reasons import Seen, holds, reason_of
+from astraeus.placement.room import Room
 from astraeus.placement.shares import Accounts, in_order
 from astraeus.placement.types import Ask, Eviction, Grant, Plan, Reserved, Snapshot, Wait
 from astraeus.placement.wanted import free_at, wanted_place
@@ -373,15 +374,21 @@ class Pass:
         more = () if waiting.fits else self._no_room(waiting, position).blockers
         return Wait(ask.claim, ask.run_uid, said, (said, *more), position, starts_by=waiting.starts_by)
 
+    def _reconsider(self, waiting: Waiting, room: Room) -> None:
+        """Have the reason of a claim for which there is no room made anew where anything that it tells changed."""
+        view, last = room.view(waiting.need.widest.kind), waiting.reason
+        if last is None or not holds(last, waiting.need, view, waiting.seen):
+            waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, last)
+            waiting.seen = Seen.of(view, waiting.reason)
+
     def _no_room(self, waiting: Waiting, position: int) -> Wait:
         """What stands against a claim for which there is no room."""
         ask, told, last = waiting.ask, waiting.told, waiting.reason
         if waiting.state is None or waiting.told_in != self.states.now:
-            view = self.layers.room(NOW, waiting.protected).view(waiting.need.widest.kind)
-            if last is None or not holds(last, waiting.need, view, waiting.seen):
-                waiting.reason = reason_of(waiting.need, view, self.snapshot.cluster, last)
-                waiting.seen = Seen.of(view, waiting.reason)
-            waiting.told_in = self.states.now
+            room = self.layers.room(NOW, waiting.protected)
+            if waiting.told_of is not room.state:
+                self._reconsider(waiting, room)
+            waiting.told_in, waiting.told_of = self.states.now, room.state
         why = waiting.reason
         assert why is not None
         if told is None or why is not last or told.position != position:

@@ -18,7 +18,8 @@ class Room:
     """Free GPUs, cores and memory of every machine, and who holds the rest.
 
     `owner[m]` is the number of who holds most of machine m (-1: nobody), with `owned[m]` GPUs. A journal has the
-    machines changed so far, step by step, `written` of them; `grown` counts the steps that gave room back.
+    machines changed so far, step by step, `written` of them; `grown` counts the steps that gave room back. `state` is
+    another object after each step.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -36,6 +37,7 @@ class Room:
         """Nothing is worked out yet of the room as it is now."""
         self.written = 0
         self.grown = 0
+        self.state = object()
         self._journal = np.empty(JOURNAL_FIRST, np.int64)
         self._places = np.empty(self.fleet.size, np.int64)
         self.views: dict[tuple[Kind, frozenset[str]], View] = {}
@@ -176,6 +178,7 @@ class Room:
             self._journal = np.concatenate((self._journal[: self.written], np.empty(2 * end, np.int64)))
         self._journal[self.written : end] = rows
         self.written = end
+        self.state = object()
         self.memo, self._news = {}, {}
 
     def _grow(self) -> None:
