@@ -26,7 +26,11 @@ MEMBER = Path(__file__).with_name("member.py")
 GRACE = 2
 RECOVERY_SECONDS = 15.0
 PATIENCE_SECONDS = 90.0
+OPEN_AT_ONCE = 40
+"""Users wait while so many of their runs are open: a queue that grew with the hour would outlast any convergence."""
+
 ORDERS_OF_MACHINES = ("drain", "return")
+OPEN = [("state", state) for state in ("Pending", "Starting", "Running", "Stopping")]
 
 
 @dataclass
@@ -76,7 +80,7 @@ def spec_of(job: Job, folder: Path) -> dict[str, Any]:
 
 
 class Doer:
-    """A thread each for submissions, orders and machines that are cut; the control plane's faults on the caller's."""
+    """A thread each for what users do and for machines that are cut; the control plane's faults on the caller's."""
 
     def __init__(self, stack: DevStack, plan: Schedule, folder: Path, postgres: PostgresServer | None) -> None:
         self.stack, self.plan, self.folder, self.postgres = stack, plan, folder, postgres
@@ -88,12 +92,10 @@ class Doer:
     def run(self) -> None:
         """Do all of it; returns when the last deed is done and everything is back."""
         self.began = time.monotonic()
-        work: list[tuple[Callable[[Any], None], Iterable[Any]]] = [
-            (self.submit, self.plan.jobs),
-            (self.order, self.plan.orders),
-            (self.cut, self.plan.cuts),
+        threads = [
+            threading.Thread(target=self._users, daemon=True),
+            threading.Thread(target=self._follow, args=(self.cut, self.plan.cuts), daemon=True),
         ]
-        threads = [threading.Thread(target=self._follow, args=part, daemon=True) for part in work]
         for thread in threads:
             thread.start()
         # On the caller's thread, since a database server ends with the thread that started it.
@@ -105,10 +107,34 @@ class Doer:
     def _follow(self, do: Callable[[Any], None], deeds: Iterable[Any]) -> None:
         for deed in deeds:
             time.sleep(max(0.0, self.began + deed.at - time.monotonic()))
-            try:
-                do(deed)
-            except Exception as fault:
-                self.record.wrong.append(f"{deed} could not be done: {fault!r}")
+            self._try(do, deed)
+
+    def _try(self, do: Callable[[Any], None], deed: Any) -> None:
+        try:
+            do(deed)
+        except Exception as fault:
+            self.record.wrong.append(f"{deed} could not be done: {fault!r}")
+
+    def _users(self) -> None:
+        """Submissions and orders on one line of time, which stands still while too many runs are open."""
+        stood = 0.0
+        for deed in sorted([*self.plan.jobs, *self.plan.orders], key=lambda deed: deed.at):
+            time.sleep(max(0.0, self.began + stood + deed.at - time.monotonic()))
+            stands = time.monotonic()
+            while isinstance(deed, Job) and not self._over() and self._open() >= OPEN_AT_ONCE:
+                time.sleep(0.5)
+            stood += time.monotonic() - stands
+            if self._over():
+                return
+            self._try(self.submit if isinstance(deed, Job) else self.order, deed)
+
+    def _over(self) -> bool:
+        return time.monotonic() > self.began + self.plan.seconds
+
+    def _open(self) -> int:
+        """How many runs are open, counted up to the most that may be."""
+        answer = self._insist("GET", "/runs", params=[*OPEN, ("limit", OPEN_AT_ONCE)])
+        return 0 if answer is None else len(answer.json()["items"])
 
     def restore(self) -> None:
         """Everything that may still be away comes back."""
