@@ -1,11 +1,14 @@
 """How well gangs are placed: leaf groups used over replayed traces, and against an exact solver on small fleets.
 
-The trace is the file that `ASTRAEUS_TRACE` names; without one only generated jobs are replayed.
+The traces are the files of the folder that `ASTRAEUS_TRACE` names, or the one file; without it only generated jobs
+are replayed.
 """
 
 import os
 import random
+import statistics
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from astraeus.agent.fleet import parse_fleet
 from astraeus.cli.simulate import machines_of
 from astraeus.placement.types import Machine
 from astraeus.simulator.engine import Options, Simulation
+from astraeus.simulator.outcome import Outcome, lasting, quantile
 from astraeus.simulator.trace import Job, generate, read_trace, scaled
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -30,8 +34,10 @@ machines:
     labels: {{leaf: "leaf-{{n/{leaf}}}", spine: "s{{n/{spine}}}", fabric: f0, rack: "r{{n/8}}"}}
 """
 GENERATED, GENERATED_LOAD, SEED = 5000, 0.98, 1
-TRACED, TRACED_LOAD = slice(60_000, 70_000), 0.95
-"""Jobs, and what they ask for on average; while the fleet fills, it is less."""
+LOADS, PATIENT_LOAD = (0.85, 0.9, 0.95), 0.9
+"""What the jobs of each part of a trace ask for on average; while the fleet fills and drains, it is less."""
+PARTS, PART_MOST, PART_SHARE = 3, 7_000, 5
+"""Parts of a trace, evenly apart; each of so many jobs, and of no more than this fraction of the trace."""
 PATIENCE = 900
 """Seconds; what the recipe for large training runs asks for."""
 SMALL = ((4, 4), (8, 8), (6, 16))
@@ -42,12 +48,14 @@ CASES = 60
 def measure() -> Iterator[dict[str, Any]]:
     """The rows of build/bench.json."""
     if path := os.environ.get("ASTRAEUS_TRACE"):
-        machines = fleet(144, leaf=16, spine=48)
-        jobs = read_trace(Path(path))[TRACED]
-        yield from _ratios("leaf_ratio", machines, jobs, TRACED_LOAD, f"{Path(path).stem}, {len(jobs)} jobs")
+        yield from _traced(Path(path))
     machines = fleet(512, leaf=32, spine=128)
     jobs = generate(GENERATED, SEED, 512)
-    yield from _ratios("leaf_ratio_generated", machines, jobs, GENERATED_LOAD, f"{GENERATED} generated jobs")
+    for kind, patience in (("", 0), ("_patient", PATIENCE)):
+        outcome = _replay(machines, jobs, GENERATED_LOAD, patience)
+        note = f"{GENERATED} generated jobs; {_told(machines, [outcome], patience)}"
+        for gangs, least in (("", 1), ("_gangs", 2)):
+            yield _row(f"leaf_ratio_generated{kind}{gangs}_mean", outcome.leaf_ratio(least), note)
     yield _gaps()
 
 
@@ -56,20 +64,60 @@ def fleet(machines: int, leaf: int, spine: int) -> tuple[Machine, ...]:
     return machines_of(parse_fleet(FLEET.format(last=machines - 1, leaf=leaf, spine=spine)))
 
 
-def _ratios(
-    name: str, machines: Sequence[Machine], jobs: Sequence[Job], load: float, what: str
-) -> Iterator[dict[str, Any]]:
+def _traced(path: Path) -> Iterator[dict[str, Any]]:
+    """A row for each trace and load, and their means, in which each counts alike."""
+    machines = fleet(144, leaf=16, spine=48)
+    traces = {file.stem: read_trace(file) for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])}
+    for kind, loads, patience in (("", LOADS, 0), ("_patient", (PATIENT_LOAD,), PATIENCE)):
+        rows, over_gangs = [], []
+        for name, load in [(name, load) for name in traces for load in loads]:
+            outcomes = [_replay(machines, part, load, patience) for part in parts_of(traces[name])]
+            over_gangs.append(_ratio(outcomes, 2))
+            note = f"{load:.0%} asked for; {_told(machines, outcomes, patience)}; gangs {over_gangs[-1]:.3f}"
+            rows.append(_row(f"leaf_ratio{kind}_{name}_{load * 100:.0f}", _ratio(outcomes, 1), note))
+            yield rows[-1]
+        note = f"mean of {len(rows)} rows: {', '.join(row['name'] for row in rows)}"
+        yield _row(f"leaf_ratio{kind}_mean", statistics.fmean(row["value"] for row in rows), note)
+        yield _row(f"leaf_ratio{kind}_gangs_mean", statistics.fmean(over_gangs), f"over starts on 2 and more; {note}")
+
+
+def parts_of(jobs: Sequence[Job]) -> list[Sequence[Job]]:
+    """Parts of a trace, the first as far from its beginning as the last is from its end."""
+    length = min(PART_MOST, len(jobs) // PART_SHARE)
+    begins = [len(jobs) * (2 * part + 1) // (2 * PARTS) - length // 2 for part in range(PARTS)]
+    return [jobs[begin : begin + length] for begin in begins]
+
+
+def _replay(machines: Sequence[Machine], jobs: Sequence[Job], load: float, patience: int) -> Outcome:
     jobs = scaled(jobs, sum(machine.gpus for machine in machines), load)
-    for kind, patience in (("", 0), ("_patient", PATIENCE)):
-        outcome = Simulation(machines, jobs, Options(patience_seconds=patience)).run()
-        waits = "; ".join(f"{gpus} GPUs {median}, {most}" for gpus, _, median, most, _ in outcome.waiting_rows())
-        note = (
-            f"{what} on {len(machines)} machines, {outcome.utilisation():.1%} of GPUs held, "
-            f"{outcome.demand_met():.1%} of what could be, patience {patience} s; waited (median, 90 %): {waits}"
-        )
-        for gangs, least in (("", 1), ("_gangs", 2)):
-            value = round(outcome.leaf_ratio(least), 3)
-            yield {"name": f"{name}{kind}{gangs}_mean", "value": value, "unit": "ratio", "note": note}
+    return Simulation(machines, jobs, Options(patience_seconds=patience)).run()
+
+
+def _ratio(outcomes: Sequence[Outcome], least: int) -> float:
+    """The mean over the starts of all of them on at least so many machines."""
+    return statistics.fmean(ratio for one in outcomes for size, ratio in one.leaf_ratios() if size >= least)
+
+
+def _told(machines: Sequence[Machine], outcomes: Sequence[Outcome], patience: int) -> str:
+    waits: dict[str, list[float]] = defaultdict(list)
+    for name, found in [(name, found) for outcome in outcomes for name, found in outcome.waits().items()]:
+        waits[name] = sorted(waits[name] + found)
+    held, met = (
+        ", ".join(f"{share:.1%}" for share in shares)
+        for shares in ([one.utilisation() for one in outcomes], [one.demand_met() for one in outcomes])
+    )
+    waited = "; ".join(
+        f"{gpus} GPUs {lasting(statistics.fmean(found))}, {lasting(quantile(found, 0.9))}"
+        for gpus, found in waits.items()
+    )
+    return (
+        f"{sum(len(one.starts) for one in outcomes)} starts on {len(machines)} machines, patience {patience} s, "
+        f"GPUs held {held}, which is {met} of what could be; waited (mean, 90 %): {waited}"
+    )
+
+
+def _row(name: str, value: float, note: str) -> dict[str, Any]:
+    return {"name": name, "value": round(value, 3), "unit": "ratio", "note": note}
 
 
 def _gaps() -> dict[str, Any]:
