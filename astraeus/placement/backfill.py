@@ -12,14 +12,6 @@ from astraeus.placement.need import Need
 from astraeus.placement.room import Room
 from astraeus.placement.view import View
 
-TOGETHER_SECONDS = 12 * 3600.0
-"""How long after its submission a claim's machines are gathered in few leaf groups where nobody knows what ends first.
-
-What runs in those few may never end, so that after this whatever is free anywhere is kept.
-"""
-CANDIDATES = 2
-"""So many machines have those few leaf groups for each one that is needed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
@@ -29,20 +21,19 @@ class Gathering:
     at: float
 
 
-def gather(need: Need, room: Room, ends: Floats, own: Ints, now: float, waited: float) -> Gathering | None:
+def gather(need: Need, room: Room, ends: Floats, own: Ints, now: float) -> Gathering | None:
     """The machines a gang would have soonest, or None when too few machines take work at all.
 
     `ends` is when each machine's last holder must be gone. Where no time is known, those are chosen that lack
     fewest machines with a known end. `own` are machines kept for it before; they are kept unless others are better.
     Of machines that are free in time, those of the fewest leaf groups are kept, so that others have what is scattered.
-    Where no time is known, and it has not `waited` long, so are those of the groups that have most of them free.
     """
     best: tuple[tuple[float, int, int, int], Found] | None = None
     for level, shape in need.steps:
         view = room.view(shape.kind)
         times = np.where(view.fit, now, ends)
         times[~view.usable] = np.nan
-        chosen = _soonest(level, shape.size, view, times, own, waited < TOGETHER_SECONDS)
+        chosen = _soonest(level, shape.size, view, times, own)
         if chosen is None:
             continue
         rows = chosen[1]
@@ -54,7 +45,7 @@ def gather(need: Need, room: Room, ends: Floats, own: Ints, now: float, waited: 
     return None if best is None else Gathering(best[1], best[0][0])
 
 
-def _soonest(level: int, size: int, view: View, times: Floats, own: Ints, together: bool) -> tuple[int, Ints] | None:
+def _soonest(level: int, size: int, view: View, times: Floats, own: Ints) -> tuple[int, Ints] | None:
     """The domain whose `size` soonest machines are free first, and those machines."""
     ids = view.kind.ids(level)
     rows = np.flatnonzero((ids >= 0) & ~np.isnan(times))
@@ -76,23 +67,17 @@ def _soonest(level: int, size: int, view: View, times: Floats, own: Ints, togeth
     start = first[able][pick]
     inside = rows[start : start + counts[able][pick]]
     ready = np.isfinite(times[inside]) & (times[inside] <= last[pick])
-    least = min(CANDIDATES * size, inside.size) if together and np.isinf(last[pick]) else None
-    return int(domains[able][pick]), _together(size, inside, ready, view.room.fleet.home, fresh, least)
+    return int(domains[able][pick]), _together(size, inside, ready, view.room.fleet.home, fresh)
 
 
-def _together(size: int, rows: Ints, ready: Bools, home: Ints, fresh: Ints, least: int | None) -> Ints:
-    """`size` of these machines in as few leaf groups as have those that are ready in time, then others of the same.
-
-    With `least` in as few as have that many machines, even if some that are ready are elsewhere.
-    """
+def _together(size: int, rows: Ints, ready: Bools, home: Ints, fresh: Ints) -> Ints:
+    """`size` of these machines in as few leaf groups as have those that are ready in time, then others of the same."""
     groups, number = np.unique(home[rows], return_inverse=True)
     if groups.size == 1:
         return rows[:size]
     good, every = np.bincount(number, ready), np.bincount(number)
     order = np.lexsort((groups, -np.bincount(number, fresh[rows] == 0), -good))
-    enough = np.cumsum(every[order]) >= (least or size)
-    if least is None:
-        enough &= np.cumsum(good[order]) >= min(size, int(ready.sum()))
+    enough = (np.cumsum(good[order]) >= min(size, int(ready.sum()))) & (np.cumsum(every[order]) >= size)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
     best = np.lexsort((np.arange(rows.size), place[number], ~ready))

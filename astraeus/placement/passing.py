@@ -333,8 +333,7 @@ class Pass:
         if self.shadow is not None:
             return
         own = np.array([self.fleet.index[row.machine] for row in self.own.get(waiting.ask.claim, [])], np.int64)
-        waited = self.now - waiting.ask.submitted_at
-        gathering = gather(waiting.need, self.layers.room(NOW), self.ends, own, self.now, waited)
+        gathering = gather(waiting.need, self.layers.room(NOW), self.ends, own, self.now)
         if gathering is None:
             return
         self.shadow = gathering.at
