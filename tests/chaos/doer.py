@@ -105,8 +105,11 @@ class Doer:
         self.restore()
 
     def _follow(self, do: Callable[[Any], None], deeds: Iterable[Any]) -> None:
+        """One deed after the other; those for which the time did not suffice are left out."""
         for deed in deeds:
             time.sleep(max(0.0, self.began + deed.at - time.monotonic()))
+            if self._over():
+                return
             self._try(do, deed)
 
     def _try(self, do: Callable[[Any], None], deed: Any) -> None:
@@ -252,7 +255,9 @@ class Doer:
             uid, attempt, process = found[int(float(deed.target) * len(found))]
             self.record.shims.add((uid, attempt))
             self.record.kills += 1
-            process.kill()
+            # Its worker may have ended since it was found.
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def _shims(self) -> Iterator[tuple[str, int, psutil.Process]]:
         """Run, attempt and process of every live shim, in the order of their directories."""
