@@ -18,6 +18,12 @@ from astraeus.ledger.tables import change
 SINCE = text("SELECT seq, kind, key FROM change WHERE seq > :after ORDER BY seq LIMIT :batch")
 NEWEST = "SELECT coalesce(max(seq), 0) FROM change"
 BATCH = 5000
+REASON = "reason"
+"""A run of which only the reason changed: listeners hear of a run, but no snapshot that a pass is made of can show it.
+
+A pass that starts one run may tell all that wait something new; were that a change of theirs, the next pass would read
+them all.
+"""
 RETRY_FIRST = 0.1
 RETRY_MOST = 5.0
 PRUNED_SECONDS = 60.0
@@ -205,7 +211,8 @@ class ChangeHub:
             self._tell_all()
 
     def _tell(self, pairs: Iterable[tuple[str, str]]) -> None:
-        for kind, key in pairs:
+        for said, key in pairs:
+            kind = "run" if said == REASON else said
             for topic in (kind, f"{kind}:{key}"):
                 for listener in self._listeners.get(topic, ()):
                     listener.tell([(kind, key)])

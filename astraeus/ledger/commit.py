@@ -8,6 +8,7 @@ from sqlalchemy import bindparam, delete, exists, insert, select, update
 
 from astraeus.ledger import commit_sql as sql
 from astraeus.ledger import outbox, runs
+from astraeus.ledger.changes import REASON
 from astraeus.ledger.core import Tx
 from astraeus.ledger.members import stop_members
 from astraeus.ledger.outbox import Letter, workflow_id_of
@@ -365,6 +366,6 @@ async def _explain(tx: Tx, cluster_name: str, waits: Sequence[Wait], granted: se
             [{"b_claim": row.id, "b_run": row.uid, "b_reason": reason} for row, reason in shown],
         )
     for row, _ in shown:
-        tx.announce("run", f"{row.workspace}/{row.uid}")
+        tx.announce(REASON, f"{row.workspace}/{row.uid}")
         if row.parent is not None:
             tx.derived[row.parent] = runs.derive

@@ -53,7 +53,7 @@ class _Head:
 def _head() -> Select[Any]:
     """A row at least, and one for each thing that the feed names."""
     oldest, newest = (select(func.coalesce(end(change.c.seq), 0)).scalar_subquery() for end in (func.min, func.max))
-    since = (change.c.seq > bindparam("b_seen")) & (change.c.kind != "event")
+    since = (change.c.seq > bindparam("b_seen")) & change.c.kind.in_(SHOWN)
     return (
         select(
             cluster.c.factors,

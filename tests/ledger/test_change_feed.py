@@ -66,7 +66,7 @@ async def hear(listener: changes.Listener, least: int) -> set[tuple[str, str]]:
 async def test_a_kind_and_one_key_of_it(ledger: Ledger, hub: ChangeHub) -> None:
     with hub.listen("run") as runs, hub.listen("machine:lab/m-1", "event") as mixed:
         await say(ledger, ("run", "w/1"), ("machine", "lab/m-1"), ("machine", "lab/m-2"), ("run", "w/1"))
-        await say(ledger, ("run", "w/2"), ("event", "w"))
+        await say(ledger, ("reason", "w/2"), ("event", "w"))
         assert await hear(runs, 2) == {("run", "w/1"), ("run", "w/2")}
         assert await hear(mixed, 2) == {("machine", "lab/m-1"), ("event", "w")}
         assert await runs.wait(0) == []

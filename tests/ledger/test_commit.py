@@ -196,7 +196,7 @@ async def test_waits_are_written_only_when_they_change(scene: Scene) -> None:
             await commit_plan(tx, CLUSTER, term, Plan(waits=(wait(known["a"], a), wait(known["b"], b))))
         return set(tx.changes)
 
-    mine = {("run", f"{scene.workspace.id}/{row.uid}")}
+    mine = {("reason", f"{scene.workspace.id}/{row.uid}")}
     assert await explain("Needs 8 machines", "Needs 9 machines") == mine
     assert (await scene.run(row)).reason == "Needs 8 machines"
     assert (await scene.run(other)).reason == "Gang restart: b-0 lost its machine"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, insert, select, update
 from support.fleet import FakeAgent, GangScene, Statements, ref, report
-from support.scene import CLUSTER, WHOLE, grant
+from support.scene import CLUSTER, WHOLE, grant, wait
 
 from astraeus.ledger import claims, gangs, keeper, leases, machines, shares
 from astraeus.ledger.core import Ledger
@@ -180,6 +180,19 @@ async def test_it_equals_a_fresh_snapshot_while_others_write(ledger: Ledger) -> 
     assert mine == fresh
     assert kept.loads == 1
     assert placed
+
+
+async def test_reasons_that_a_pass_wrote_are_read_by_nobody_before_the_next(ledger: Ledger) -> None:
+    scene = await GangScene.start(ledger, machines=1)
+    for name in ("a", "b", "c"):
+        await scene.waiting(name)
+    kept = SnapshotKeeper(CLUSTER)
+    before, _ = await both(ledger, kept)
+    await scene.commit(Plan(waits=tuple(wait(ask, "Needs 9 machines") for ask in before.asks)))
+    statements = Statements(ledger)
+    async with ledger.reading() as tx:
+        assert await kept.current(tx) == before
+    assert len(statements.take()) == 2
 
 
 async def test_on_both_databases_only_what_changed_is_read(ledger: Ledger) -> None:
