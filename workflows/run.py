@@ -19,6 +19,8 @@ with workflow.unsafe.imports_passed_through():
 RECONCILE_SECONDS = 300.0
 RECONCILE_MOST = 3600.0
 KILLED_SECONDS = 60.0
+HEARD_SECONDS = 0.5
+"""A pause counts from the end of the last member, so that hearing and writing of it costs nothing: at most so much."""
 
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
 LEDGER_AHEAD = "ledger-ahead"
@@ -265,8 +267,7 @@ class RunWorkflow(Steps):
         life = self.life
         situation = life.situation or await self.look()
         decision = outcome(life, situation)
-        # The pause is from when the last member had ended: what it took to hear and write of it is part of it.
-        over = now() - (situation.now - (situation.ended_at or situation.now))
+        over = now() - min(situation.now - (situation.ended_at or situation.now), HEARD_SECONDS)
         await self.record(decision)
         life.charged, life.earned_seconds = decision.budget.charged, decision.budget.earned_seconds
         life.headline = decision.headline
