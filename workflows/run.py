@@ -20,7 +20,7 @@ RECONCILE_SECONDS = 300.0
 RECONCILE_MOST = 3600.0
 KILLED_SECONDS = 60.0
 HEARD_SECONDS = 0.5
-"""A pause counts from the end of the last member, so that hearing and writing of it costs nothing: at most so much."""
+"""A pause counts from the end of the last member, at most so long before that is written: to hear of it costs nothing."""
 
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
 LEDGER_AHEAD = "ledger-ahead"
@@ -267,7 +267,7 @@ class RunWorkflow(Steps):
         life = self.life
         situation = life.situation or await self.look()
         decision = outcome(life, situation)
-        over = now() - min(situation.now - (situation.ended_at or situation.now), HEARD_SECONDS)
+        over = now() - (situation.now - (situation.ended_at or situation.now))
         await self.record(decision)
         life.charged, life.earned_seconds = decision.budget.charged, decision.budget.earned_seconds
         life.headline = decision.headline
@@ -275,7 +275,8 @@ class RunWorkflow(Steps):
         if decision.state == "Pending" and not decision.charged:
             life.free_restarts[decision.cause] = life.free_restarts.get(decision.cause, 0) + 1
         life.phase = decision.phase
-        life.wait_until = over + decision.pause_seconds if decision.phase == "backoff" else None
+        begun = max(over, now() - HEARD_SECONDS)
+        life.wait_until = begun + decision.pause_seconds if decision.phase == "backoff" else None
         self.show(decision.state, decision.reason)
 
     async def record(self, decision: Outcome) -> None:

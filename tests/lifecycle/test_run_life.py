@@ -210,6 +210,16 @@ async def test_the_pause_counts_from_the_end_of_the_last_member_however_late_tha
     assert pause - 0.15 < waited < pause + 0.15
 
 
+async def test_a_pause_is_waited_out_however_long_it_took_to_write_the_end(live: Live) -> None:
+    async def ended_now(world: World, attempt: int) -> None:
+        world.at(attempt).ended_at = await world.now()
+        await vanish(world, attempt)
+
+    async with live(on_open=[fail, succeed], on_stop=[ended_now], close_fails=3) as world:
+        assert await state_of(world) == "Succeeded"
+    assert world.when("enter_claim")[1] - world.when("close_attempt")[0] > 9.4
+
+
 async def test_cancel_during_backoff_ends_at_once(live: Live) -> None:
     async with live(on_open=[fail]) as world:
         with world.env.auto_time_skipping_disabled():

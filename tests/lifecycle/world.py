@@ -11,6 +11,7 @@ from temporalio import activity
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
+from astraeus.model.errors import Away
 from astraeus.model.messages import SIGNAL_OF, AttemptRef, RunMessage, Situation
 from workflows.contracts import ClaimOrder, Closing, GateOrder, RunNote, StopOrder
 from workflows.run import RunWorkflow
@@ -112,6 +113,7 @@ class World:
     claims: list[ClaimOrder] = field(default_factory=list)
     messages: int = 0
     undead_shown: bool = True
+    close_fails: int = 0
 
     async def now(self) -> float:
         return (await self.env.get_current_time()).timestamp()
@@ -191,6 +193,9 @@ class World:
 
     @activity.defn
     async def close_attempt(self, closing: Closing) -> None:
+        if self.close_fails:
+            self.close_fails -= 1
+            raise Away("the ledger does not answer")
         self.closed.append(closing)
         self.calls.append(("close_attempt", await self.now()))
 
