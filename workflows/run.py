@@ -20,7 +20,7 @@ RECONCILE_SECONDS = 300.0
 RECONCILE_MOST = 3600.0
 KILLED_SECONDS = 60.0
 HEARD_SECONDS = 0.5
-"""A pause counts from the end of the last member, at most so long before that is written: to hear of it costs nothing."""
+"""A pause counts from the last member's end, at most so long before that is written: to hear of it costs nothing."""
 
 STOPS: dict[str, str] = {"cancel": "cancelled", "delete": "cancelled", "preempt": "preempted", "restart": "restarted"}
 LEDGER_AHEAD = "ledger-ahead"
