@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("ledger", [(), ("--postgresql",)], ids=["sqlite", "postgresql"])
-def test_a_minute_of_kills_hurts_no_run(tmp_path: Path, ledger: tuple[str, ...]) -> None:
+def test_two_minutes_of_kills_hurt_no_run(tmp_path: Path, ledger: tuple[str, ...]) -> None:
     report = tmp_path / "chaos.json"
-    command = [sys.executable, "-m", "tests.chaos", "--seed", "11", "--minutes", "1", "--report", str(report), *ledger]
+    command = [sys.executable, "-m", "tests.chaos", "--seed", "11", "--minutes", "2", "--report", str(report), *ledger]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(report.read_text())
