@@ -214,6 +214,19 @@ async def test_losing_a_machine_before_anything_was_started_fails_the_attempt(sc
     assert await scene.kinds(row) == ["machine_lost", "gone"]
 
 
+async def test_an_attempt_has_ended_when_its_last_member_has(scene: GangScene) -> None:
+    row, agent = await scene.running("a", ["m-0", "m-1"])
+    await scene.stop(row)
+    await agent.read()
+    for rank, place in enumerate(("m-0", "m-1")):
+        assert (await scene.situation(row)).ended_at is None
+        agent.live[place].clear()
+        await agent.sync(report(row, rank, place, "exited", 0))
+    situation = await scene.situation(row)
+    assert situation.gone
+    assert situation.ended_at == max(one.ended_at for one in await scene.workers(row))
+
+
 async def test_losing_many_machines_is_one_failure_of_the_lowest_rank(scene: GangScene) -> None:
     row, _ = await scene.running("a", ["m-0", "m-1"])
     for _ in range(2):
