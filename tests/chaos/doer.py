@@ -163,12 +163,12 @@ class Doer:
         if deed.what in ORDERS_OF_MACHINES:
             self._insist("POST", f"/machines/{deed.target}:{deed.what}", json={"reason": "chaos"})
             return
+        # An order whose answer was lost is refused when it is given again: it was done all the same.
+        self.record.ordered.append((deed.what, deed.target))
         if deed.what == "delete":
-            answer = self._insist("DELETE", f"/runs/{deed.target}")
+            self._insist("DELETE", f"/runs/{deed.target}")
         else:
-            answer = self._insist("POST", f"/runs/{deed.target}:{deed.what}")
-        if answer is not None and answer.is_success:
-            self.record.ordered.append((deed.what, deed.target))
+            self._insist("POST", f"/runs/{deed.target}:{deed.what}")
 
     def _insist(self, method: str, path: str, **more: Any) -> httpx.Response | None:
         ends = time.monotonic() + PATIENCE_SECONDS
@@ -309,10 +309,12 @@ class Doer:
         first = next(iter(self._parts("worker")), None)
         if first is None:
             return
+        try:
+            around = first.environ()
+        except psutil.NoSuchProcess:
+            return
         with (self.folder.parent / "second-worker.log").open("ab") as log:
-            second = subprocess.Popen(
-                [sys.executable, "-m", "worker.main"], env=first.environ(), stdout=log, stderr=log
-            )
+            second = subprocess.Popen([sys.executable, "-m", "worker.main"], env=around, stdout=log, stderr=log)
         self.doubles.append(second)
         time.sleep(deed.seconds)
         if deed.hasty:

@@ -188,9 +188,9 @@ class Judge:
                 yield f"waited {waited:.1f} s instead of {pause:.0f} s after attempt {row['attempt']}"
 
     def restarted(self, claims: list[Row]) -> bool:
-        """Whether a person ended a backoff early."""
+        """Whether a person ended a backoff early: by a restart, or by releasing a run that was held in it."""
         name = self.now.names[claims[0]["run_uid"]]
-        return ("restart", name) in self.record.ordered
+        return bool({("restart", name), ("hold", name)} & set(self.record.ordered))
 
     def held(self, row: Row) -> bool:
         return ("hold", self.now.names[row["run_uid"]]) in self.record.ordered
