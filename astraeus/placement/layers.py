@@ -62,7 +62,8 @@ class Layers:
         self._rooms: dict[tuple[Depth, bool], Room] = {}
         self._taken: list[tuple[Taking, str]] = []
         self._kept: dict[int, Kept] = {}
-        self._first: tuple[Taking, str] | None = None
+        self._first: tuple[Taking, str, int] | None = None
+        """What is protected, for whom, and how much had been given away by then."""
 
     def room(self, depth: Depth, protected: bool = False) -> Room:
         """One of the rooms."""
@@ -113,7 +114,7 @@ class Layers:
         masks = taking.masks & ~others[taking.rows]
         mine = (masks != 0) | (taking.masks == 0)
         first = Taking(taking.rows[mine], masks[mine], taking.cpu[mine], taking.memory[mine])
-        self._first = first, owner
+        self._first = first, owner, len(self._taken)
         self._step("protect", owner, first)
         return first
 
@@ -133,7 +134,16 @@ class Layers:
         arrays = (taking.rows, taking.masks, taking.cpu, taking.memory)
         self.memory.states.step(what, owner, *(array.tobytes() for array in arrays))
 
+    def _take_all(self, room: Room, taken: list[tuple[Taking, str]], depth: Depth) -> None:
+        """Take this out of a room; who holds what is told of no room but what is free now."""
+        if depth == NOW:
+            for taking, owner in taken:
+                room.take(taking, owner)
+        elif taken:
+            room.take(joined([taking for taking, _ in taken]), "")
+
     def _make(self, layer: Layer) -> Room:
+        """The room of a layer: who holds most of a machine is who took it first, whenever the layer is made."""
         room = self._start.copy()
         given: Bools = np.zeros(self.stopping.size, np.bool_)
         if layer.depth != NOW:
@@ -141,14 +151,13 @@ class Layers:
         if isinstance(layer.depth, int):
             given = given | self.holdings.evictable(layer.depth)
         room.give_back(self.holdings.taking(given))
-        if layer.depth == NOW:
-            for taking, owner in self._taken:
-                room.take(taking, owner)
-        elif self._taken:
-            room.take(joined([taking for taking, _ in self._taken]), "")
+        first = self._first if layer.protected else None
+        before = len(self._taken) if first is None else first[2]
+        self._take_all(room, self._taken[:before], layer.depth)
         taken = [(kept, room.take(kept.taking, kept.owner)) for kept in self._kept.values() if kept.is_in(layer.depth)]
-        if layer.protected and self._first is not None:
-            room.take(*self._first)
+        if first is not None:
+            room.take(*first[:2])
+        self._take_all(room, self._taken[before:], layer.depth)
         room = self.memory.recall(layer, room)
         for kept, part in taken:
             kept.taken.append((room, part))
