@@ -1,16 +1,23 @@
 """Room for the first claim that does not fit: which machines are kept for it, and when it can have them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from astraeus.placement.choose import Found, pick_gpus
 from astraeus.placement.fleet import Bools, Floats, Ints
+from astraeus.placement.freeing import SOONEST_SECONDS, Freeing
 from astraeus.placement.holdings import Taking
 from astraeus.placement.ladder import MACHINE_LEVEL
-from astraeus.placement.need import Need
+from astraeus.placement.need import Need, Shape
 from astraeus.placement.room import Room
 from astraeus.placement.view import View
+
+LONGER = 4.0
+"""So many times the shortest time in which a gang is likely to have room may fewer leaf groups take."""
+TOGETHER_SECONDS = 6 * 3600.0
+"""So long machines are kept in few leaf groups where nobody knows what ends first: what runs there may never end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,28 +28,112 @@ class Gathering:
     at: float
 
 
-def gather(need: Need, room: Room, ends: Floats, own: Ints, now: float) -> Gathering | None:
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """To whom the next room is due: what it needs, the machines kept for it before, its seconds of waiting.
+
+    It has `waited` since its patience was over; less than 0: it is not.
+    """
+
+    need: Need
+    own: Ints
+    waited: float
+
+
+class _Step(NamedTuple):
+    """A level, a shape for it, when each machine likely has room, the domain that has soonest, and when."""
+
+    level: int
+    shape: Shape
+    times: Floats
+    domain: int
+    last: float
+
+
+def gather(owed: Owed, room: Room, freeing: Freeing, now: float) -> Gathering | None:
     """The machines a gang would have soonest, or None when too few machines take work at all.
 
-    `ends` is when each machine's last holder must be gone. Where no time is known, those are chosen that lack
-    fewest machines with a known end. `own` are machines kept for it before; they are kept unless others are better.
     Of machines that are free in time, those of the fewest leaf groups are kept, so that others have what is scattered.
+    Where no time is known, those are kept that are likely to be free soon; and where it has waited long, those that
+    lack fewest machines with a known end, which are no fewer in a later pass. What was kept before is kept unless
+    others are better.
     """
     best: tuple[tuple[float, int, int, int], Found] | None = None
-    for level, shape in need.steps:
-        view = room.view(shape.kind)
-        times = np.where(view.fit, now, ends)
-        times[~view.usable] = np.nan
-        chosen = _soonest(level, shape.size, view, times, own)
+    for level, shape in owed.need.steps:
+        times = _times(room.view(shape.kind), freeing.latest, now)
+        chosen = _soonest(level, shape.size, room.view(shape.kind), times, owed.own)
         if chosen is None:
             continue
         rows = chosen[1]
         at, unknown = float(times[rows].max()), int(np.isinf(times[rows]).sum())
-        kept = int(np.isin(rows, own).sum())
+        kept = int(np.isin(rows, owed.own).sum())
         found = ((at, unknown, -kept, level), Found(level, chosen[0], shape, np.sort(rows)))
         if best is None or found[0] < best[0]:
             best = found
-    return None if best is None else Gathering(best[1], best[0][0])
+    if best is None:
+        return None
+    likely = _likely(owed, room, freeing, now) if np.isinf(best[0][0]) and owed.waited < TOGETHER_SECONDS else None
+    return Gathering(best[1] if likely is None else likely, best[0][0])
+
+
+def _times(view: View, times: Floats, now: float) -> Floats:
+    """When each machine has room: now where there is, NaN where it takes no work."""
+    return np.where(view.usable, np.where(view.fit, now, times), np.nan)
+
+
+def _likely(owed: Owed, room: Room, freeing: Freeing, now: float) -> Found | None:
+    """Machines likely to be free not much later than any, on the tightest level and in the fewest leaf groups.
+
+    Those kept before are kept as long as they are such.
+    """
+    steps: list[_Step] = []
+    for level, shape in owed.need.steps:
+        times = _times(room.view(shape.kind), freeing.likely, now)
+        chosen = _soonest(level, shape.size, room.view(shape.kind), times, owed.own)
+        if chosen is not None:
+            steps.append(_Step(level, shape, times, chosen[0], float(times[chosen[1]].max())))
+    if not steps or np.isinf(soonest := min(step.last for step in steps)):
+        return None
+    by = now + LONGER * max(soonest - now, SOONEST_SECONDS)
+    for step in steps:
+        if (kept := _kept(owed.own, by, step)) is not None:
+            return kept
+    step = next(step for step in steps if step.last <= by)
+    rows = _few_groups(step, by, now, room.fleet.home)
+    return Found(step.level, step.domain, step.shape, np.sort(rows))
+
+
+def _few_groups(step: _Step, by: float, now: float, home: Ints) -> Ints:
+    """As many machines of the domain as are needed, in the fewest leaf groups in which these are likely free `by` then.
+
+    Of as many groups those with most free machines are taken, then those whose even shares are free first.
+    """
+    ids, size, times = step.shape.kind.ids(step.level), step.shape.size, step.times
+    rows = np.flatnonzero((ids == step.domain) & (times <= by))
+    rows = rows[np.lexsort((rows, times[rows], home[rows]))]
+    groups, first, number, counts = np.unique(home[rows], return_index=True, return_inverse=True, return_counts=True)
+    free = np.bincount(number, times[rows] <= now)
+    most = np.cumsum(np.sort(counts)[::-1])
+    for many in range(1 + int(np.argmax(most >= size)), groups.size):
+        share = -(-size // many)
+        able = np.flatnonzero(counts >= share)
+        order = np.lexsort((groups[able], times[rows[first[able] + share - 1]], -free[able]))
+        inside: Ints = rows[np.isin(number, able[order][:many])]
+        if inside.size >= size:
+            break
+    else:
+        inside = rows
+    chosen: Ints = inside[np.lexsort((inside, times[inside]))][:size]
+    return chosen
+
+
+def _kept(own: Ints, by: float, step: _Step) -> Found | None:
+    """The machines kept before, if these are as many as needed, of one domain and likely to be free `by` then."""
+    domains = step.shape.kind.ids(step.level)[own]
+    together = own.size == step.shape.size and domains[0] >= 0 and bool((domains == domains[0]).all())
+    if not together or not (step.times[own] <= by).all():
+        return None
+    return Found(step.level, int(domains[0]), step.shape, np.sort(own))
 
 
 def _soonest(level: int, size: int, view: View, times: Floats, own: Ints) -> tuple[int, Ints] | None:

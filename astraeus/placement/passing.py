@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from astraeus.model import words
-from astraeus.placement.backfill import gather, keeping
+from astraeus.placement.backfill import Owed, gather, keeping
 from astraeus.placement.choose import Found, find, taking_of
 from astraeus.placement.fleet import Ints
+from astraeus.placement.freeing import Freeing
 from astraeus.placement.grant import grant_of, place_of
 from astraeus.placement.holdings import Taking, holdings_of
 from astraeus.placement.kinds import SLACK, Kind
@@ -22,7 +23,7 @@ from astraeus.placement.reasons import Seen, holds, reason_of
 from astraeus.placement.room import Room
 from astraeus.placement.shares import Accounts, in_order
 from astraeus.placement.types import Ask, Eviction, Grant, Plan, Reserved, Snapshot, Wait
-from astraeus.placement.wanted import free_at, wanted_place
+from astraeus.placement.wanted import wanted_place
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Pass:
         self.holdings = holdings_of(self.snapshot.holdings, fleet)
         self.layers = Layers(fleet, self.holdings, self.memory)
         self.least_victim = min(self.holdings.victim_priorities(), default=np.inf)
-        self.ends = free_at(self.holdings, fleet.size, self.now)
+        self.freeing = Freeing.of(self.holdings, fleet.size, self.now)
         self.accounts = Accounts.of(self.snapshot, self.now, self.holdings)
         self.overtaken = Overtaken(self.accounts, self.layers)
         self.asks = self._queue()
@@ -147,7 +148,7 @@ class Pass:
         self.kept[ask.claim] = ask, taking
         self.least_kept = min(self.least_kept, ask.priority)
         self.layers.keep(ask, taking, f"kept for {ask.run_name}")
-        self._busy_until(taking, np.inf)
+        self.freeing.keep(taking)
 
     def _drop(self, claim: int) -> Taking | None:
         self.layers.drop(claim)
@@ -227,8 +228,7 @@ class Pass:
         self.layers.take(taking, f"in use by {ask.run_name}")
         self._count(ask, kept=False)
         self.overtaken.placed.append((ask, taking))
-        limit = ask.time_limit_seconds
-        self._busy_until(taking, np.inf if limit is None else self.now + limit)
+        self.freeing.take(taking, self.now, ask.time_limit_seconds)
         self.grants.append(grant_of(ask, found, taking, self.fleet, self.snapshot.factors))
 
     def _count(self, ask: Ask, *, kept: bool) -> None:
@@ -236,9 +236,6 @@ class Pass:
         if ask.workspace in self.accounts.quotas:
             self.accounts.count(ask, kept=kept)
             self.states.step("kept" if kept else "granted", ask.workspace, ask.resources.gpu_requests.count)
-
-    def _busy_until(self, taking: Taking, at: float) -> None:
-        self.ends[taking.rows] = np.maximum(self.ends[taking.rows], at)
 
     def _outranked(self, ask: Ask) -> list[Ask]:
         """Claims of lower priority for which room is kept."""
@@ -333,7 +330,8 @@ class Pass:
         if self.shadow is not None:
             return
         own = np.array([self.fleet.index[row.machine] for row in self.own.get(waiting.ask.claim, [])], np.int64)
-        gathering = gather(waiting.need, self.layers.room(NOW), self.ends, own, self.now)
+        owed = Owed(self._patient_need(waiting), own, self.now - waiting.ask.patience_until)
+        gathering = gather(owed, self.layers.room(NOW), self.freeing, self.now)
         if gathering is None:
             return
         self.shadow = gathering.at
@@ -348,7 +346,7 @@ class Pass:
 
     def _patient(self, waiting: Waiting, found: Found, level: int) -> str:
         room, factors = self.layers.room(NOW, waiting.protected), self.snapshot.factors
-        wanted, wanted_gbps = wanted_place(waiting.need, level, room, self.ends, factors)
+        wanted, wanted_gbps = wanted_place(waiting.need, level, room, self.freeing.latest, factors)
         place = place_of(found, self.fleet, factors)
         key = self.fleet.domains[found.level].keys[found.domain]
         return words.waiting_for_tighter(

@@ -7,19 +7,10 @@ import numpy as np
 from astraeus.placement.choose import Found, choose_rows
 from astraeus.placement.fleet import Floats
 from astraeus.placement.grant import estimate_of
-from astraeus.placement.holdings import Holdings
 from astraeus.placement.ladder import LEVELS, MACHINE_LEVEL
 from astraeus.placement.need import Need
 from astraeus.placement.room import Room
 from astraeus.placement.view import View
-
-
-def free_at(holdings: Holdings, size: int, now: float) -> Floats:
-    """When every machine will be idle, by the time limits of what runs on it; infinity where there is none."""
-    times = np.full(size, now)
-    ends = np.where(holdings.stopping, now, np.maximum(holdings.ends, now))
-    np.maximum.at(times, holdings.rows, ends)
-    return times
 
 
 def wanted_place(
