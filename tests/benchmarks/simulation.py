@@ -34,12 +34,12 @@ machines:
     labels: {{leaf: "leaf-{{n/{leaf}}}", spine: "s{{n/{spine}}}", fabric: f0, rack: "r{{n/8}}"}}
 """
 GENERATED, GENERATED_LOAD, SEED = 5000, 0.98, 1
-LOADS, PATIENT_LOAD = (0.85, 0.9, 0.95), 0.9
+LOADS = (0.85, 0.9, 0.95)
 """What the jobs of each part of a trace ask for on average; while the fleet fills and drains, it is less."""
-PARTS, PART_MOST, PART_SHARE = 3, 7_000, 5
-"""Parts of a trace, evenly apart; each of so many jobs, and of no more than this fraction of the trace."""
-PATIENCE = 900
-"""Seconds; what the recipe for large training runs asks for."""
+PART_JOBS, PARTS_LEAST = 7_000, 5
+"""A trace is cut into equal parts of so many jobs or some more, and into at least so many parts."""
+PATIENCES = {"": 172_800, "_at_once": 0}
+"""Seconds that gangs wait for a tighter rung than the one free: what the traces' longest jobs run for, or none."""
 SMALL = ((4, 4), (8, 8), (6, 16))
 """Leaf groups and machines in each, of the small fleets."""
 CASES = 60
@@ -51,11 +51,11 @@ def measure() -> Iterator[dict[str, Any]]:
         yield from _traced(Path(path))
     machines = fleet(512, leaf=32, spine=128)
     jobs = generate(GENERATED, SEED, 512)
-    for kind, patience in (("", 0), ("_patient", PATIENCE)):
+    for kind, patience in PATIENCES.items():
         outcome = _replay(machines, jobs, GENERATED_LOAD, patience)
         note = f"{GENERATED} generated jobs; {_told(machines, [outcome], patience)}"
         for gangs, least in (("", 1), ("_gangs", 2)):
-            yield _row(f"leaf_ratio_generated{kind}{gangs}_mean", outcome.leaf_ratio(least), note)
+            yield _row(f"leaf_ratio{kind}_generated{gangs}_mean", outcome.leaf_ratio(least), note)
     yield _gaps()
 
 
@@ -68,9 +68,9 @@ def _traced(path: Path) -> Iterator[dict[str, Any]]:
     """A row for each trace and load, and their means, in which each counts alike."""
     machines = fleet(144, leaf=16, spine=48)
     traces = {file.stem: read_trace(file) for file in (sorted(path.glob("*.csv")) if path.is_dir() else [path])}
-    for kind, loads, patience in (("", LOADS, 0), ("_patient", (PATIENT_LOAD,), PATIENCE)):
+    for kind, patience in PATIENCES.items():
         rows, over_gangs = [], []
-        for name, load in [(name, load) for name in traces for load in loads]:
+        for name, load in [(name, load) for name in traces for load in LOADS]:
             outcomes = [_replay(machines, part, load, patience) for part in parts_of(traces[name])]
             over_gangs.append(_ratio(outcomes, 2))
             note = f"{load:.0%} asked for; {_told(machines, outcomes, patience)}; gangs {over_gangs[-1]:.3f}"
@@ -82,10 +82,10 @@ def _traced(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def parts_of(jobs: Sequence[Job]) -> list[Sequence[Job]]:
-    """Parts of a trace, the first as far from its beginning as the last is from its end."""
-    length = min(PART_MOST, len(jobs) // PART_SHARE)
-    begins = [len(jobs) * (2 * part + 1) // (2 * PARTS) - length // 2 for part in range(PARTS)]
-    return [jobs[begin : begin + length] for begin in begins]
+    """A trace cut into parts of as many jobs each, one after the other; at the end fewer jobs than parts are left."""
+    count = max(PARTS_LEAST, len(jobs) // PART_JOBS)
+    length = len(jobs) // count
+    return [jobs[part * length : (part + 1) * length] for part in range(count)]
 
 
 def _replay(machines: Sequence[Machine], jobs: Sequence[Job], load: float, patience: int) -> Outcome:
@@ -103,16 +103,17 @@ def _told(machines: Sequence[Machine], outcomes: Sequence[Outcome], patience: in
     for name, found in [(name, found) for outcome in outcomes for name, found in outcome.waits().items()]:
         waits[name] = sorted(waits[name] + found)
     held, met = (
-        ", ".join(f"{share:.1%}" for share in shares)
+        f"{min(shares):.1%} to {max(shares):.1%}, {statistics.fmean(shares):.1%} on average"
         for shares in ([one.utilisation() for one in outcomes], [one.demand_met() for one in outcomes])
     )
+    everybody = statistics.fmean([wait for found in waits.values() for wait in found])
     waited = "; ".join(
         f"{gpus} GPUs {lasting(statistics.fmean(found))}, {lasting(quantile(found, 0.9))}"
         for gpus, found in waits.items()
     )
     return (
         f"{sum(len(one.starts) for one in outcomes)} starts on {len(machines)} machines, patience {patience} s, "
-        f"GPUs held {held}, which is {met} of what could be; waited (mean, 90 %): {waited}"
+        f"GPUs held {held}; of what could be, {met}; waited (mean, 90 %): all {lasting(everybody)}; {waited}"
     )
 
 
