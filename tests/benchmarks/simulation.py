@@ -38,8 +38,8 @@ LOADS = (0.85, 0.9, 0.95)
 """What the jobs of each part of a trace ask for on average; while the fleet fills and drains, it is less."""
 PART_JOBS, PARTS_LEAST = 7_000, 5
 """A trace is cut into equal parts of so many jobs or some more, and into at least so many parts."""
-PATIENCES = {"": 172_800, "_at_once": 0}
-"""Seconds that gangs wait for a tighter rung than the one free: what the traces' longest jobs run for, or none."""
+PATIENCES = {"": 0, "_patient": 172_800}
+"""Seconds that gangs wait for a tighter rung than the one free: none, as where nothing is said, or two days."""
 SMALL = ((4, 4), (8, 8), (6, 16))
 """Leaf groups and machines in each, of the small fleets."""
 CASES = 60

@@ -12,7 +12,7 @@ from placement.drawing import applied, ask, draw
 from astraeus.placement.backfill import LONGER, TOGETHER_SECONDS
 from astraeus.placement.freeing import SOONEST_SECONDS
 from astraeus.placement.planner import Planner, plan
-from astraeus.placement.types import Snapshot
+from astraeus.placement.types import Reserved, Snapshot
 
 LEAF = 6
 Runs = dict[str, dict[str, float | None]]
@@ -115,6 +115,43 @@ def test_where_nobody_knows_what_ends_first_a_gang_is_kept_the_fewest_leaf_group
         assert all(time >= worst for time in others), "a machine of the same leaf group is likely to be free sooner"
     assert decided.waits[0].starts_by is None
     assert set(plan(applied(snapshot, decided), 0.0).reserved) == set(decided.reserved)
+
+
+def kept_in(snapshot: Snapshot) -> Counter[int]:
+    """The leaf groups in which machines are kept."""
+    return leaves([row.machine for row in plan(snapshot, 0.0).reserved])
+
+
+def test_a_gang_of_two_leaf_groups_is_kept_two_though_others_have_machines_sooner() -> None:
+    runs: Runs = {
+        letter: {"started_at": -age} for letter, age in zip("abcde", (1800, 1800, 1800, 700, 700), strict=True)
+    }
+    assert kept_in(fleet([1, 1, 1, 0, 0], 2 * LEAF, runs)) == {0: LEAF, 1: LEAF}
+
+
+def test_machines_stay_kept_until_others_are_likely_to_be_free_much_sooner() -> None:
+    for age, leaf in ((1_800, 1), (90_000, 0)):
+        snapshot = fleet([0, 0], 4, {"a": {"started_at": -700}, "b": {"started_at": -age}})
+        before = tuple(Reserved(1, f"m1-{place}", 255) for place in range(4))
+        assert kept_in(replace(snapshot, reserved=before)) == {leaf: 4}
+
+
+def test_a_patient_gang_is_kept_room_on_its_ideal_rung_however_much_sooner_it_has_a_looser_one() -> None:
+    drawn = """
+    fabric f
+    leaf l0
+      m0-0 ........
+      m0-1 ........
+      m0-2 oooooooo
+    leaf l1
+      m1-0 yyyyyyyy
+      m1-1 oooooooo
+      m1-2 oooooooo
+    """
+    world = draw(drawn, {"o": {"started_at": -90_000}, "y": {"started_at": -700}})
+    for patience, kept in ((0, {0: 2, 1: 1}), (100, {0: 3})):
+        gang = ask("N", 1, gpus=24, machines=3, patience=patience)
+        assert kept_in(replace(world, asks=(gang,))) == kept
 
 
 @many
