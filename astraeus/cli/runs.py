@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,6 @@ from astraeus.cli.options import Cluster, Json, Label, Run, Why
 from astraeus.cli.patience import patiently
 from astraeus.cli.planning import network_facts, show_explanation
 from astraeus.cli.session import FAILED, api
-from astraeus.model.names import canonical
 
 if TYPE_CHECKING:
     from astraeus.client.api import Api
@@ -186,14 +186,16 @@ def events(
 
 
 def _follow_events(calls: "Api", run: str | None, as_json: bool) -> None:
-    last: int | None = None
+    uid = patiently(partial(calls.run, run))["metadata"]["uid"] if run else None
+    # Known before the first event comes, so that a connection made again misses none.
+    last = patiently(calls.newest_event)
 
     def read() -> None:
         nonlocal last
         with calls.follow_events(after=last) as stream:
             for event in stream:
                 last = event["id"]
-                if run is None or canonical(run) in (event.get("run"), event.get("run_uid")):
+                if uid is None or event.get("run_uid") == uid:
                     _show_event(event, as_json)
 
     patiently(read)

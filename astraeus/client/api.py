@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from astraeus.client.connection import Connection, Json
+from astraeus.client.connection import PAGE, Connection, Json
 from astraeus.client.errors import ApiError
 from astraeus.model.names import canonical, split_worker_name
 
@@ -88,6 +88,22 @@ class Api:
     def events(self) -> Iterator[Document]:
         """What happened in the workspace, in order."""
         return self.connection.pages("/events")
+
+    def newest_event(self) -> int:
+        """The id of the workspace's newest event, 0 when there is none."""
+        low, high = 0, None
+        while True:
+            # Pages are oldest first: ids are doubled, then halved, so that a long history is not read through.
+            cursor = 2 * low if high is None else max(low, (low + high) // 2)
+            page = self.connection.call("GET", "/events", params={"limit": PAGE, "cursor": cursor})
+            if page["items"]:
+                low = int(page["items"][-1]["id"])
+                if not page.get("next_cursor"):
+                    return low
+            elif cursor == low:
+                return low
+            else:
+                high = cursor
 
     @contextmanager
     def follow_events(self, after: int | None = None) -> Iterator[Iterator[Document]]:

@@ -1,6 +1,7 @@
 """Following what goes on, through restarts of the server."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,8 +16,25 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"astraeus.cli.{name}", 0.01)
 
 
-def stream(*ids: int) -> bytes:
-    return "".join(f"id: {i}\ndata: {json.dumps({**EVENT, 'id': i, 'message': f'said {i}'})}\n\n" for i in ids).encode()
+def stream(*ids: int, **more: str) -> bytes:
+    events = [{**EVENT, "id": i, "message": f"said {i}", **more} for i in ids]
+    return "".join(f"id: {event['id']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+
+def history(api: FakeApi, ids: Iterable[int], streams: list[bytes]) -> list[str | None]:
+    """Events that were before, then the streams, one for each connection; what each went on after."""
+    cursors: list[str | None] = []
+    answers = iter(streams)
+
+    def answer(request: Any) -> Any:
+        cursor = request["query"].get("cursor", [None])[0]
+        if "follow" in request["query"]:
+            cursors.append(cursor)
+            return next(answers)
+        return 200, {"items": [{"id": i} for i in ids if i > int(cursor or 0)], "next_cursor": None}
+
+    api.on("GET /events", answer)
+    return cursors
 
 
 def test_a_log_goes_on_where_the_connection_broke(astra: Any, api: FakeApi) -> None:
@@ -47,10 +65,31 @@ def test_the_tail_of_a_log_says_where_lines_may_be_missing(astra: Any, api: Fake
 
 
 def test_events_go_on_after_the_last_one_seen(astra: Any, api: FakeApi) -> None:
-    answers = iter([Broken(stream(7, 8)), stream(9)])
-    api.on("GET /events", lambda _: next(answers))
+    cursors = history(api, range(1, 7), [Broken(stream(7, 8)), stream(9)])
     assert [line.split()[-1] for line in astra("events", "-f").stdout.splitlines()] == ["7", "8", "9"]
-    assert [request["query"].get("cursor") for request in api.requests] == [None, ["8"]]
+    assert cursors == ["6", "8"]
+
+
+@pytest.mark.parametrize(("ids", "newest"), [((3, 5), "5"), ((), "0")])
+def test_events_while_the_server_was_away_are_not_missed_though_none_came_before(
+    astra: Any, api: FakeApi, ids: tuple[int, ...], newest: str
+) -> None:
+    cursors = history(api, ids, [Broken(b": following\n\n"), stream(9)])
+    assert [line.split()[-1] for line in astra("events", "-f").stdout.splitlines()] == ["9"]
+    assert cursors == [newest, newest]
+
+
+def test_events_of_a_run_are_of_the_one_that_has_the_name(astra: Any, api: FakeApi) -> None:
+    api.on("GET /runs/a", run_document("a"))
+    history(api, (), [stream(1, run_uid="uid-before") + stream(2, run_uid="uid-a")])
+    assert [line.split()[-1] for line in astra("events", "A", "-f").stdout.splitlines()] == ["2"]
+
+
+def test_events_of_a_run_that_is_not_there_are_not_waited_for(astra: Any, api: FakeApi) -> None:
+    history(api, (), [b""])
+    api.refuse("GET /runs/nosuch", 404, "not-found", "There is no run 'nosuch'.")
+    result = astra("events", "nosuch", "-f")
+    assert (result.exit_code, result.stderr) == (3, "astra: There is no run 'nosuch'.\n")
 
 
 def test_watching_shows_what_changes_and_outlives_the_server(astra: Any, api: FakeApi) -> None:

@@ -149,9 +149,12 @@ def test_events_of_a_run_and_of_the_workspace(astra: Any, api: FakeApi) -> None:
 
 def test_events_as_they_happen(astra: Any, api: FakeApi) -> None:
     stream = ": following\n\n" + "".join(
-        f"id: {i}\nevent: submitted\ndata: {json.dumps({**EVENT, 'run': run})}\n\n" for i, run in enumerate("ab")
+        f"id: {i}\nevent: submitted\ndata: {json.dumps({**EVENT, 'run': run, 'run_uid': f'uid-{run}'})}\n\n"
+        for i, run in enumerate("ab")
     )
-    api.on("GET /events", stream.encode())
+    page = 200, {"items": [], "next_cursor": None}
+    api.on("GET /runs/b", run_document("b"))
+    api.on("GET /events", lambda request: stream.encode() if "follow" in request["query"] else page)
     assert astra("events", "b", "-f").output.splitlines() == ["2026-01-02 03:04:05  b  ann  submitted"]
 
 

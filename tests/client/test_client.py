@@ -193,3 +193,16 @@ def test_unusable_pages_end(calls: Api, api: FakeApi) -> None:
     api.on("GET /events", page)
     assert [event["n"] for event in calls.events()] == [1, 2, 3]
     assert seen[1]["query"]["cursor"] == ["again"]
+
+
+@pytest.mark.parametrize("ids", [range(0), range(7, 8), range(1, 100_000), range(50_000, 1_000_000, 7)])
+def test_the_newest_event_is_found_in_few_pages(calls: Api, api: FakeApi, ids: range) -> None:
+    def page(request: Any) -> Any:
+        limit, cursor = (int(request["query"][key][0]) for key in ("limit", "cursor"))
+        first = max(0, -(-(cursor + 1 - ids.start) // ids.step))
+        items = [{"id": i} for i in ids[first : first + limit]]
+        return 200, {"items": items, "next_cursor": str(items[-1]["id"]) if len(ids) > first + limit else None}
+
+    api.on("GET /events", page)
+    assert calls.newest_event() == (ids[-1] if ids else 0)
+    assert len(api.requests) < 30
