@@ -72,12 +72,14 @@ def _watch(read: Callable[[], list[dict[str, Any]]]) -> None:
 
 def _watch_screen(read: Callable[[], list[dict[str, Any]]]) -> None:
     from rich.live import Live
-    from rich.text import Text
+
+    from astraeus.cli.screen import fitting
 
     with Live(auto_refresh=False) as live:
         while True:
-            lines = output.table_lines(COLUMNS, map(row, patiently(read)))
-            live.update(Text.from_ansi("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
+            found = patiently(read)[::-1]
+            found.sort(key=lambda run: run["state"] in FINAL)
+            live.update(fitting(COLUMNS, list(map(row, found)), live.console), refresh=True)
             time.sleep(WATCH_SECONDS)
 
 
