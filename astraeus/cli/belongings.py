@@ -136,7 +136,11 @@ def hidden(prompt: str) -> str:
     """A value that must not stand on a command line: typed unseen, or read from the standard input."""
     if sys.stdin.isatty():
         return str(typer.prompt(prompt, hide_input=True, err=True))
-    value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    try:
+        value = sys.stdin.buffer.read().decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        output.note("astra: the standard input is not UTF-8 text")
+        raise typer.Exit(USAGE) from None
     if not value:
         output.note("astra: the standard input is empty; type the value, or pipe it in")
         raise typer.Exit(USAGE)

@@ -56,11 +56,11 @@ def failures() -> Iterator[None]:
 
 
 def _report(error: Exception) -> int | None:
-    from astraeus.client.errors import ApiError, NotConfigured
+    from astraeus.client.errors import ApiError, NotConfigured, Unsendable
     from astraeus.client.specfile import BadChange
     from astraeus.model.errors import AstraeusError
 
-    if isinstance(error, BadChange | NotConfigured):
+    if isinstance(error, BadChange | NotConfigured | Unsendable):
         output.note(f"astra: {error}")
         return USAGE
     if isinstance(error, AstraeusError):
@@ -89,12 +89,11 @@ def access() -> "Access":
 
 def read_token(path: Path) -> str:
     """The token in a file, `-` for the standard input."""
-    if str(path) == "-":
-        return sys.stdin.readline().strip()
+    typed = str(path) == "-"
     try:
-        return path.read_text().strip()
+        return (sys.stdin.buffer.readline() if typed else path.read_bytes()).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
-        output.note(f"astra: {path} cannot be read: {error}")
+        output.note(f"astra: {'the standard input' if typed else path} cannot be read: {error}")
         raise typer.Exit(USAGE) from error
 
 

@@ -1,5 +1,7 @@
 """Quotas and fair shares of the workspaces of a cluster."""
 
+import math
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -47,11 +49,12 @@ def set_(quota: Quota = None, share: Share = None, cluster: Cluster = None, as_j
 def _number(text: str, kind: type[int] | type[float], what: str) -> int | float | None:
     if text == NONE:
         return None
-    try:
-        return kind(text)
-    except ValueError:
-        output.note(f"astra: {what}, or none, not {text!r}")
-        raise typer.Exit(USAGE) from None
+    # A whole number that is too long to be finite is one of no GPUs.
+    with suppress(ValueError, OverflowError):
+        if math.isfinite(number := kind(text)):
+            return number
+    output.note(f"astra: {what}, or none, not {text!r}")
+    raise typer.Exit(USAGE)
 
 
 def _row(view: dict[str, Any]) -> tuple[object, ...]:

@@ -69,7 +69,7 @@ def read_specification(file: Path | None) -> Any:
     """The decoded JSON of a file, or of the standard input for `-`."""
     from astraeus.client import specfile
 
-    return specfile.read(None, sys.stdin.read()) if str(file) == "-" else specfile.read(file)
+    return specfile.read(None, sys.stdin.buffer.read()) if str(file) == "-" else specfile.read(file)
 
 
 def _changed(body: Any, name: str | None, labels: dict[str, str], values: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from astraeus.client.connection import PAGE, Connection, Json
-from astraeus.client.errors import ApiError
+from astraeus.client.errors import NOT_TEXT, ApiError, Unsendable
 from astraeus.model.names import canonical, split_worker_name
 
 Document = dict[str, Any]
@@ -78,7 +78,7 @@ class Api:
             raise ApiError(
                 404, "not-found", f"{worker!r} is not a worker's name; workers are RUN-RANK, such as {worker}-0"
             )
-        path = f"{_at('runs', parts[0])}/logs/{quote(canonical(worker), safe='')}"
+        path = f"{_at('runs', parts[0])}/logs/{_segment(canonical(worker))}"
         params = {"attempt": attempt, "tail": tail, "follow": "true" if follow else None}
         with self.connection.stream(path, params, endless=follow) as response:
             yield response.iter_bytes()
@@ -209,11 +209,11 @@ class Api:
 
     def save_secret(self, name: str, value: str) -> None:
         """Create or replace a secret."""
-        self._maybe("PUT", f"/secrets/{quote(name, safe='')}", body={"value": value})
+        self._maybe("PUT", f"/secrets/{_segment(name)}", body={"value": value})
 
     def delete_secret(self, name: str) -> None:
         """Remove a secret."""
-        self._maybe("DELETE", f"/secrets/{quote(name, safe='')}")
+        self._maybe("DELETE", f"/secrets/{_segment(name)}")
 
     def tokens(self) -> Iterator[Document]:
         """The workspace's tokens, without their text."""
@@ -228,7 +228,7 @@ class Api:
 
     def revoke_token(self, token: str) -> None:
         """End a token by its id."""
-        self._maybe("DELETE", f"/tokens/{quote(token, safe='')}", repeatable=True)
+        self._maybe("DELETE", f"/tokens/{_segment(token)}", repeatable=True)
 
     def _post(self, path: str, body: Json, key: str | None) -> Document:
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
@@ -246,7 +246,14 @@ class Api:
 
 
 def _at(kind: str, name: str) -> str:
-    return f"/{kind}/{quote(canonical(name), safe='')}"
+    return f"/{kind}/{_segment(canonical(name))}"
+
+
+def _segment(name: str) -> str:
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise Unsendable(NOT_TEXT) from error
 
 
 def _server_sent(lines: Iterator[str]) -> Iterator[Document]:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from astraeus.client.errors import SERVER_AWAY, ApiError, from_problem
+from astraeus.client.errors import NOT_TEXT, SERVER_AWAY, ApiError, NotConfigured, Unsendable, from_problem
 
 RETRY_PAUSES = (0.2, 0.6, 1.5)
 """Seconds before the second, third and fourth try."""
@@ -34,6 +34,8 @@ class Connection:
         *,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        if not (token.isascii() and token.isprintable()):
+            raise NotConfigured("the token has characters in it that no token has")
         self.base = base.rstrip("/")
         self._pause = pause
         self._timeout = timeout
@@ -70,9 +72,7 @@ class Connection:
         when the connection was never made. Reads and PUT are repeatable by default.
         """
         safe = method in {"GET", "PUT"} if repeatable is None else repeatable
-        request = self._http.build_request(
-            method, self.base + path, params=_clean(params), json=body, headers=dict(headers or {})
-        )
+        request = self._request(method, path, params=_clean(params), json=body, headers=dict(headers or {}))
         response = self._with_retries(request, safe)
         return _decoded(response)
 
@@ -94,9 +94,7 @@ class Connection:
     def stream(self, path: str, params: Params | None = None, *, endless: bool = False) -> Iterator[httpx.Response]:
         """The answer as it arrives; `endless` ones may pause for any time between two bytes."""
         timeout = httpx.Timeout(self._timeout, read=None if endless else self._timeout)
-        request = self._http.build_request(
-            "GET", self.base + path, params=_clean(params), headers={"Accept": "*/*"}, timeout=timeout
-        )
+        request = self._request("GET", path, params=_clean(params), headers={"Accept": "*/*"}, timeout=timeout)
         response = self._with_retries(request, safe=True, stream=True)
         try:
             if response.is_error:
@@ -106,6 +104,14 @@ class Connection:
             raise self._away(error) from error
         finally:
             response.close()
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Request:
+        try:
+            return self._http.build_request(method, self.base + path, **options)
+        except UnicodeEncodeError as error:
+            raise Unsendable(NOT_TEXT) from error
+        except (ValueError, RecursionError, httpx.InvalidURL) as error:
+            raise Unsendable(f"what was given cannot be sent: {error}") from error
 
     def _with_retries(self, request: httpx.Request, safe: bool, stream: bool = False) -> httpx.Response:
         for pause in (*RETRY_PAUSES, None):

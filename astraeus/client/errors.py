@@ -31,6 +31,13 @@ class NotConfigured(Exception):
     """There is no address or no token to call with; the message says how to give one."""
 
 
+class Unsendable(ValueError):
+    """A call that cannot be sent as it was given; the message says why."""
+
+
+NOT_TEXT = "what was given is not UTF-8 text"
+
+
 def from_problem(status: int, document: object, text: str) -> ApiError:
     """The error in a problem document (RFC 9457), or a plain one when the answer is something else."""
     if not isinstance(document, dict):

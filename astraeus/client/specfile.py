@@ -1,6 +1,7 @@
 """Specifications on disk, and changing single values of one: `spec.priority=5`."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,31 @@ class BadChange(ValueError):
     """A change that cannot be made; the message says why."""
 
 
-def read(path: Path | None, text: str | None = None) -> Any:
-    """The decoded JSON of a file, or of `text`; `BadChange` says where it is broken."""
+def read(path: Path | None, content: bytes = b"") -> Any:
+    """The decoded JSON of a file, or of `content`; `BadChange` says where it is broken."""
     where = str(path) if path else "the standard input"
     try:
-        return json.loads(path.read_text(encoding="utf-8") if path else text or "")
+        return _decoded((path.read_bytes() if path else content).decode())
     except OSError as error:
         raise BadChange(f"{where} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadChange(f"{where} is not UTF-8 text") from error
     except json.JSONDecodeError as error:
         raise BadChange(f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except ValueError as error:
+        raise BadChange(f"{where} has a number that is not finite, or is too long") from error
     except RecursionError as error:
         raise BadChange(f"{where} is nested too deeply") from error
+
+
+def _decoded(text: str) -> Any:
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not finite")
+    return number
 
 
 def parse_change(text: str) -> tuple[str, Any]:
@@ -40,8 +53,8 @@ def parse_change(text: str) -> tuple[str, Any]:
     if STRING_MAPS.intersection(steps_of(path)[-2:-1]):
         return path, value
     try:
-        return path, json.loads(value)
-    except ValueError:
+        return path, _decoded(value)
+    except (ValueError, RecursionError):
         return path, value
 
 

@@ -45,6 +45,8 @@ def test_a_secrets_value_is_never_an_argument(astra: Any, api: FakeApi) -> None:
     assert api.requests[0]["body"] == {"value": "hunter2"}
     assert astra("secrets", "set", "HF_TOKEN", "hunter2").exit_code == 2
     assert astra("secrets", "set", "HF_TOKEN", input="").exit_code == 2
+    latin = astra("secrets", "set", "HF_TOKEN", input=b"caf\xe9")
+    assert (latin.exit_code, latin.stderr) == (2, "astra: the standard input is not UTF-8 text\n")
     assert astra("secrets", "list").output.splitlines() == ["NAME", "HF_TOKEN"]
 
 
@@ -83,6 +85,11 @@ def test_shares_are_listed_and_set(astra: Any, api: FakeApi) -> None:
     assert (sent["body"], sent["query"]) == ({"gpu_quota": 64, "share": None}, {"cluster": ["lab-a"]})
     assert astra("shares", "set").exit_code == 2
     assert astra("shares", "set", "--quota", "many").exit_code == 2
+    assert astra("shares", "set", "--quota", "9" * 400).exit_code == 2
+    for share in ("nan", "inf", "1e999"):
+        result = astra("shares", "set", "--share", share)
+        assert (result.exit_code, result.stderr) == (2, f"astra: --share is a weight, or none, not '{share}'\n")
+    assert len(api.calls("PATCH")) == 1
 
 
 def test_clusters(astra: Any, api: FakeApi) -> None:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from cli.fake_api import TOKEN, FakeApi
 
+BYTE = "\udcff"
+"""How an argument holds the byte ff."""
+
 
 @pytest.mark.parametrize(
     ("status", "code"), [(400, 1), (401, 4), (403, 4), (404, 3), (409, 1), (413, 1), (422, 1), (500, 1), (503, 5)]
@@ -66,6 +69,40 @@ def test_logs_of_a_name_that_is_no_worker(astra: Any, api: FakeApi) -> None:
     result = astra("logs", "resnet")
     assert result.exit_code == 3
     assert "workers are RUN-RANK, such as resnet-0" in result.stderr
+    assert not api.requests
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", BYTE),
+        ("cancel", "a", "--why", BYTE),
+        ("runs", "--name", BYTE),
+        ("logs", f"{BYTE}-0"),
+        ("secrets", "delete", BYTE),
+        ("tokens", "revoke", BYTE),
+        ("run", "-t", "a", "-n", "a", "--set", f"spec.x={BYTE}"),
+    ],
+)
+def test_a_byte_that_is_no_text_ends_with_2(astra: Any, api: FakeApi, arguments: tuple[str, ...]) -> None:
+    result = astra(*arguments)
+    assert (result.exit_code, result.stderr) == (2, "astra: what was given is not UTF-8 text\n")
+    assert not api.requests
+
+
+def test_a_name_too_long_for_an_address_ends_with_2(astra: Any, api: FakeApi) -> None:
+    result = astra("get", "a" * 70_000)
+    assert (result.exit_code, result.stderr) == (2, "astra: what was given cannot be sent: URL too long\n")
+
+
+def test_a_token_that_is_no_token_ends_with_2_and_is_not_shown(
+    astra: Any, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert astra("--token-file", "-", "runs", input=b"\xff").exit_code == 2
+    for token in ("caf\u00e9", "two\nlines"):
+        monkeypatch.setenv("ASTRALYX_TOKEN", token)
+        result = astra("runs")
+        assert (result.exit_code, result.stderr) == (2, "astra: the token has characters in it that no token has\n")
     assert not api.requests
 
 

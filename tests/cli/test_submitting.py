@@ -202,6 +202,27 @@ def test_usage_errors_end_with_2_and_submit_nothing(
     assert not api.requests
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"a": "caf\xe9"}', "is not UTF-8 text"),
+        (b'{"a": NaN}', "has a number that is not finite, or is too long"),
+        (b'{"a": -Infinity}', "has a number that is not finite, or is too long"),
+        (b'{"a": 1e999}', "has a number that is not finite, or is too long"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "has a number that is not finite, or is too long"),
+    ],
+    ids=["latin", "nan", "infinity", "large", "long"],
+)
+def test_what_no_specification_holds_is_told_alike_of_a_file_and_of_the_input(
+    astra: Any, api: FakeApi, home: Path, content: bytes, said: str
+) -> None:
+    (home / "bad.json").write_bytes(content)
+    for file, where in (("bad.json", "bad.json"), ("-", "the standard input")):
+        result = astra("run", "-f", file, input=content)
+        assert (result.exit_code, result.stderr) == (2, f"astra: {where} {said}\n")
+    assert not api.requests
+
+
 def test_broken_json_is_told_with_its_place(astra: Any, home: Path) -> None:
     (home / "broken.json").write_text('{"a":\n }')
     assert "not JSON: Expecting value at line 2, column 2" in astra("run", "-f", "broken.json").stderr
