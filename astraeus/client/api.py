@@ -250,6 +250,9 @@ def _at(kind: str, name: str) -> str:
 
 
 def _segment(name: str) -> str:
+    # The server takes a quoted slash for one of the path, and the path is tidied of dots: another thing would answer.
+    if "/" in name or name in ("", ".", ".."):
+        raise ApiError(404, "not-found", f"{name!r} is not a name")
     try:
         return quote(name, safe="")
     except UnicodeEncodeError as error:

@@ -107,8 +107,17 @@ def test_a_token_that_is_no_token_ends_with_2_and_is_not_shown(
 
 
 def test_names_are_quoted_into_paths_so_that_none_reaches_another(astra: Any, api: FakeApi) -> None:
-    astra("cancel", "a/../b?x#y")
-    assert [(request["path"], request["query"]) for request in api.requests] == [("/runs/a/../b?x#y:cancel", {})]
+    astra("cancel", "a..b?x#y%2f")
+    assert [(request["path"], request["query"]) for request in api.requests] == [("/runs/a..b?x#y%2f:cancel", {})]
+
+
+@pytest.mark.parametrize("name", ["r1/attempts", "a/../b", "..", ".", ""])
+def test_what_would_lead_elsewhere_is_no_name(astra: Any, api: FakeApi, name: str) -> None:
+    for command in (("get",), ("attempts",), ("cancel",), ("templates", "show"), ("secrets", "delete")):
+        result = astra(*command, name)
+        assert result.exit_code == 3
+        assert result.stderr == f"astra: {name!r} is not a name\n"
+    assert not api.requests
 
 
 def test_no_command_shows_the_help_and_ends_with_2(astra: Any) -> None:

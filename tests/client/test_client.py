@@ -169,11 +169,12 @@ def test_loopback_addresses_use_no_proxy(url: str, loopback: bool) -> None:
 
 
 def test_every_path_of_a_name_is_one_step(calls: Api, api: FakeApi) -> None:
-    api.on("DELETE /secrets/A/B", None, 204)
-    calls.delete_secret("A/B")
-    with pytest.raises(ApiError):
-        calls.run("A B/..")
-    assert [request["path"] for request in api.requests] == ["/secrets/A/B", "/runs/a b/.."]
+    api.on("DELETE /secrets/A?B", None, 204)
+    calls.delete_secret("A?B")
+    for call in (calls.run, calls.delete_secret):
+        with pytest.raises(ApiError, match="'a b/..' is not a name"):
+            call("a b/..")
+    assert [request["path"] for request in api.requests] == ["/secrets/A?B"]
 
 
 def test_what_the_package_exports() -> None:
