@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from astraeus.model.errors import AstraeusError, Fault
 from astraeus.model.rules import Path, cross_field_faults, pointer, too_large
-from astraeus.model.spec import PATTERNS, AnyMachine, NamedMachines, Submission
+from astraeus.model.spec import NO_NUL, PATTERNS, AnyMachine, NamedMachines, Submission
 
 __all__ = ["BadSpec", "Fault", "faults_of", "parse_submission", "pointer"]
 
@@ -145,8 +145,12 @@ def _size(item: dict[str, Any]) -> str | None:
 
 
 def _other(item: dict[str, Any]) -> str:
-    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in PATTERNS:
-        return f"is {_short(item['input'])}; {PATTERNS[item['ctx']['pattern']]}"
+    pattern = item["ctx"]["pattern"] if item["type"] == "string_pattern_mismatch" else None
+    if pattern == NO_NUL:
+        # What such a text says may be a secret, so it is not said again.
+        return "holds a NUL character; take it out"
+    if pattern in PATTERNS:
+        return f"is {_short(item['input'])}; {PATTERNS[pattern]}"
     message = re.sub(r"^(Input|String|Value) should", "should", item["msg"])
     return f"{message[0].lower()}{message[1:]}; it is {_short(item['input'])}"
 

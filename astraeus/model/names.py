@@ -4,6 +4,7 @@ import re
 
 DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 RUN_NAME_MAX = 52
+RANK_DIGITS_MOST = 9
 UID = re.compile(r"[0-9a-f]{32}")
 """A run's identity, as the API gives it out."""
 
@@ -30,4 +31,5 @@ def worker_name(run: str, rank: int) -> str:
 def split_worker_name(worker: str) -> tuple[str, int] | None:
     """The run and rank of a worker's name, or None when it is not of that form."""
     run, dash, rank = canonical(worker).rpartition("-")
-    return (run, int(rank)) if dash and run and rank.isascii() and rank.isdigit() else None
+    good = dash and run and rank.isascii() and rank.isdigit() and len(rank) <= RANK_DIGITS_MOST
+    return (run, int(rank)) if good else None

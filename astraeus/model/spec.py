@@ -25,7 +25,6 @@ PATTERNS = {
     DNS_LABEL: "use lower-case letters, digits and '-', starting and ending with a letter or digit",
     ENV_NAME: "use letters, digits and '_', not starting with a digit",
     ABSOLUTE_PATH: "use an absolute path that does not end in '/', such as /ckpt",
-    NO_NUL: "take out the NUL character",
 }
 """What to do where a text does not match its pattern."""
 
@@ -71,14 +70,14 @@ class ConfigFile(Part):
     """One text, as a file at each of its paths."""
 
     mounts: Annotated[list[AbsolutePath], Field(min_length=1, max_length=64)]
-    value: str
+    value: Text
 
 
 class GpuRequests(Part):
     """GPUs of the whole run."""
 
     count: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    models: Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=64)] = []
+    models: Annotated[list[Annotated[Text, Field(min_length=1, max_length=128)]], Field(max_length=64)] = []
     healthy_only: bool = False
     min_per_machine: Annotated[int, Field(ge=1, le=1024)] | None = None
 
@@ -116,7 +115,7 @@ class NamedMachines(Part):
 
     mode: Literal["Named"]
     machines: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=253), Canonical]], Field(min_length=1, max_length=10_000)
+        list[Annotated[Text, Field(min_length=1, max_length=253), Canonical]], Field(min_length=1, max_length=10_000)
     ]
 
 
@@ -137,7 +136,7 @@ class Resources(Part):
 class TaskTemplate(Part):
     """What every worker runs, and on what."""
 
-    image: Annotated[str, Field(max_length=1024)] = ""
+    image: Annotated[Text, Field(max_length=1024)] = ""
     command: Annotated[Text, Field(min_length=1, max_length=4096)]
     args: Annotated[list[Annotated[Text, Field(max_length=128 * 1024)]], Field(max_length=4096)] = []
     env: Annotated[dict[EnvName, Annotated[Text, Field(max_length=128 * 1024)]], Field(max_length=ENV_MAX)] = {}

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -75,8 +76,8 @@ json_values = st.recursive(
 )
 
 
-def changed(pointer: str, value: Any) -> Any:
-    document = copy.deepcopy(RECIPE)
+def changed(pointer: str, value: Any, of: Any = RECIPE) -> Any:
+    document = copy.deepcopy(of)
     place: Any = document
     *way, last = pointer.split("/")[1:]
     for step in way:
@@ -202,7 +203,10 @@ def test_bounds(pointer: str, lowest: int, highest: int) -> None:
             "is RestartWorker, which needs start: Independent; use RestartJob or Fail with a gang",
         ),
         (TASK + "/command", "", "is empty; write something"),
-        (TASK + "/command", "a\0b", "is 'a\\x00b'; take out the NUL character"),
+        *(
+            (f"{TASK}/{field}", value, "holds a NUL character; take it out")
+            for field, value in (("command", "a\0b"), ("image", "a\0b"))
+        ),
         (TASK + "/image", "\ud800", "holds half of a surrogate pair; send whole characters"),
         (RESOURCES + "/machine_selection", {}, 'is missing mode; add "mode": "Any" or "mode": "Named"'),
         (RESOURCES + "/machine_selection", {"mode": "All"}, "has a mode of 'All'; use 'Any' or 'Named'"),
@@ -222,6 +226,26 @@ def test_bounds(pointer: str, lowest: int, highest: int) -> None:
 )
 def test_what_to_do_is_said_in_plain_words(pointer: str, value: Any, said: str) -> None:
     assert faults(changed(pointer, value)) == {pointer: said}
+
+
+def test_no_text_of_a_specification_holds_a_nul_character() -> None:
+    """PostgreSQL cannot read a document with one, and what it says may be a secret, so it is not said again."""
+    named = {"mode": "Named", "machines": [f"m-{i}" for i in range(8)]}
+    labelled = {"mode": "Any", "match_labels": {"rack": "r0"}}
+    for selection in (named, labelled):
+        document = changed(RESOURCES + "/machine_selection", selection)
+        for place, text in _texts(document, ""):
+            said = faults(changed(place, f"{text}\0", document))[place]
+            assert said == "holds a NUL character; take it out" or "; use " in said or "must be one of" in said
+
+
+def _texts(part: Any, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(part, str):
+        yield place, part
+    items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    for key, inner in items:
+        if key != "mode":
+            yield from _texts(inner, f"{place}/{key}")
 
 
 def test_a_bad_name_in_a_map_is_pointed_at_itself() -> None:
@@ -343,7 +367,7 @@ def test_a_workers_name_tells_its_run_and_rank(run: str, rank: int) -> None:
     assert split_worker_name(worker_name(run, rank).upper()) == (run, rank)
 
 
-@pytest.mark.parametrize("name", ["", "-", "-0", "run", "run-", "run-x", "run-²", "run--"])
+@pytest.mark.parametrize("name", ["", "-", "-0", "run", "run-", "run-x", "run-²", "run--", "run-" + "9" * 5000])
 def test_names_of_no_worker(name: str) -> None:
     assert split_worker_name(name) is None
 
