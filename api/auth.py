@@ -49,6 +49,11 @@ async def signed_in(state: State, credentials: Credentials) -> Caller:
     return caller
 
 
+async def still_good(scope: Scope, token: str) -> bool:
+    """Whether a long answer may go on: two seconds after its token was revoked it may not."""
+    return await scope.state.tokens.caller(scope.state.ledger, token) is not None
+
+
 async def _note_use(state: AppState, caller: Caller) -> None:
     async with state.ledger.transaction() as tx:
         await note_use(tx, caller.token)

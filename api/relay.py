@@ -1,14 +1,21 @@
 """Log bytes on their way from an agent's upload to a reader: one chunk at a time, in constant memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from astraeus.model.errors import Away
+from astraeus.model.errors import Away, NotSignedIn
+
+ASKED_SECONDS = 10.0
+"""How often it is asked whether the reader may go on where no chunk comes."""
 
 
 class ReaderGone(Exception):
     """Nobody reads any more; the upload should end."""
+
+
+async def _always() -> bool:
+    return True
 
 
 class Relay:
@@ -53,15 +60,30 @@ class Relay:
         except ReaderGone:
             return
 
-    async def read(self) -> AsyncIterator[bytes]:
-        """The chunks. Raises `Away` when the upload broke off, so that a short log is never taken for a whole one."""
+    async def read(self, may_read: Callable[[], Awaitable[bool]] = _always) -> AsyncIterator[bytes]:
+        """The chunks, while the reader may have them.
+
+        Raises `Away` when the upload broke off and `NotSignedIn` when `may_read` ended it, so that a short log is never
+        taken for a whole one.
+        """
         try:
-            while (chunk := await self._chunks.get()) is not None:
+            while (chunk := await self._next(may_read)) is not None:
                 yield chunk
             if self._failure:
                 raise Away(self._failure)
         finally:
             self.close()
+
+    async def _next(self, may_read: Callable[[], Awaitable[bool]]) -> bytes | None:
+        while True:
+            try:
+                chunk = await asyncio.wait_for(self._chunks.get(), ASKED_SECONDS)
+            except TimeoutError:
+                chunk = b""
+            if not await may_read():
+                raise NotSignedIn("The token is not good any more; the log ends here.")
+            if chunk != b"":
+                return chunk
 
     def close(self) -> None:
         """The reader has left."""

@@ -1,11 +1,13 @@
 """Before the pages: signing in and out, the way home, and worker logs as byte streams. Needs no NiceGUI."""
 
 import html
+from functools import partial
 from urllib.parse import parse_qs, quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.auth import still_good
 from api.body import read_bytes
 from api.console import session
 from api.errors import answer
@@ -102,9 +104,10 @@ async def log(state: AppState, request: Request, org: str, name: str, run: str, 
     """A worker's log as it was written."""
     query = request.query_params
     try:
-        scope = await session.admit(state, session.token_of(state, request), org, name)
+        token = session.token_of(state, request)
+        scope = await session.admit(state, token, org, name)
         asked = LogQuery(_number(query.get("attempt")), _number(query.get("tail")), query.get("follow") == "1")
-        return LogResponse(await open_log(scope, run, worker, asked))
+        return LogResponse(await open_log(scope, run, worker, asked), partial(still_good, scope, token or ""))
     except AstraeusError as error:
         return answer(error)
 

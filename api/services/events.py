@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from api.auth import Scope
+from api.auth import Scope, still_good
 from api.services.runs import row_named
 from astraeus.ledger import events
 from astraeus.model.errors import NotFound
@@ -60,11 +60,11 @@ async def follow(scope: Scope, token: str, after: int) -> AsyncIterator[bytes]:
                     after = max(after, event.id)
                     yield sse(event)
             sent = {id for id in sent if id > after - OVERLAP}
-            if await listener.wait(HEARTBEAT_SECONDS):
-                continue
-            if await scope.state.tokens.caller(scope.state.ledger, token) is None:
+            heard = await listener.wait(HEARTBEAT_SECONDS)
+            if not await still_good(scope, token):
                 return
-            yield b": still here\n\n"
+            if not heard:
+                yield b": still here\n\n"
 
 
 async def _since(scope: Scope, after: int) -> list[EventView]:

@@ -68,6 +68,19 @@ async def test_a_stream_ends_with_its_token(world: Any, served: httpx.AsyncClien
         assert [line async for line in lines if line and not line.startswith(": still")] == []
 
 
+async def test_a_busy_stream_ends_with_its_token_too(world: Any, served: httpx.AsyncClient, spec: Any) -> None:
+    made = (await world.client("admin").post("/tokens", json={"name": "ci", "role": "viewer"})).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    async with served.stream("GET", f"{BASE}/events?follow=1", headers=headers) as answer:
+        lines = answer.aiter_lines()
+        assert await anext(lines) == ": following"
+        await world.client().post("/runs", json=spec("before"))
+        assert (await anext(lines), (await anext(lines))[:4]) == ("", "id: ")
+        await world.client("admin").delete(f"/tokens/{made['id']}")
+        await world.client().post("/runs", json=spec("after"))
+        assert not [line async for line in lines if '"after"' in line]
+
+
 async def test_a_bad_place_to_go_on_from(world: Any) -> None:
     answer = await world.client().get("/events?follow=1", headers={"Last-Event-ID": "x"})
     assert answer.status_code == 404
