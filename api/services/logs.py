@@ -22,7 +22,7 @@ ANSWER_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class LogQuery:
-    """Which part of a log. `tail` is how many last lines to begin with; `attempt` None is the latest."""
+    """Which part of a log. `tail` is how many last lines to begin with; `attempt` None: the latest placed."""
 
     attempt: int | None = None
     tail: int | None = None
@@ -93,13 +93,13 @@ async def _lives(tx: Tx, row: RunRow, worker: str) -> tuple[RunRow, int]:
 
 
 async def _where(tx: Tx, row: RunRow, rank: int, attempt: int | None) -> tuple[int, str]:
-    attempt = row.attempt if attempt is None else attempt
-    workers = await views.worker_views(tx, row.uid, attempt)
-    for view in workers:
+    placed = await views.last_placed(tx, row.uid)
+    if placed is None:
+        raise NotFound(f"{row.worker or row.name} has not been placed yet; it has no logs.")
+    attempt = placed if attempt is None else attempt
+    for view in await views.worker_views(tx, row.uid, attempt):
         if view.rank == rank and view.machine is not None:
             return attempt, view.machine
-    if row.attempt <= 1 and not workers:
-        raise NotFound(f"{row.worker or row.name} has not been placed yet; it has no logs.")
     raise NotFound(f"{row.name} has no worker {rank} in attempt {attempt}.")
 
 

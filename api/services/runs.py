@@ -80,13 +80,14 @@ async def known_cluster(tx: Tx, scope: Scope, cluster: str | None) -> str:
 async def page(scope: Scope, filters: Filters) -> RunPage:
     """Some of the workspace's runs."""
     async with scope.state.ledger.reading() as tx:
+        cluster = None if filters.cluster is None else await known_cluster(tx, scope, filters.cluster)
         with cursor_of_ours():
             rows, cursor = await runs.list_runs(
                 tx,
                 scope.workspace.id,
                 states=list(filters.states),
                 labels=dict(filters.labels or {}),
-                cluster=filters.cluster,
+                cluster=cluster,
                 name=filters.name,
                 limit=filters.limit,
                 cursor=filters.cursor,

@@ -50,8 +50,8 @@ class Follower:
         if self._attempt is None and parts:
             # Named, so that a connection made again goes on with the same attempt of the same run.
             run = self._calls.run(parts[0])
-            own = [worker["attempt"] for worker in run["workers"] if worker["rank"] == parts[1]]
-            self._attempt = int(own[0] if own else run["attempt"]) or None
+            own = [worker for worker in run["workers"] if worker["rank"] == parts[1] and worker["machine"]]
+            self._attempt = int(own[0]["attempt"]) if own else None
             self._worker = worker_name(run["metadata"]["uid"], parts[1])
         patiently(self._once)
 

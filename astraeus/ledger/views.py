@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Text, and_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Text, and_, func, or_, select, tuple_
 from sqlalchemy import cast as as_type
 
 from astraeus.ledger.core import Tx
@@ -80,6 +80,13 @@ async def _alone(tx: Tx, uids: Collection[str]) -> dict[str, list[RunRow]]:
 async def worker_views(tx: Tx, uid: str, attempt: int) -> list[WorkerView]:
     """The members of one attempt, in rank order; none before it was placed."""
     return (await _workers(tx, and_(claim.c.run_uid == uid, claim.c.attempt == attempt))).get(uid, [])
+
+
+async def last_placed(tx: Tx, uid: str) -> int | None:
+    """The newest attempt that was granted machines; None where there was none yet."""
+    placed = select(func.max(claim.c.attempt)).where(claim.c.run_uid == uid, claim.c.granted_at.is_not(None))
+    found: int | None = (await tx.conn.execute(placed)).scalar()
+    return found
 
 
 async def attempt_views(tx: Tx, uid: str) -> list[AttemptView]:

@@ -10,7 +10,8 @@ import pytest
 
 from api.relay import ReaderGone, Relay
 from astraeus.ledger import claims
-from astraeus.model.errors import Away
+from astraeus.model.errors import Away, NotSignedIn
+from astraeus.model.messages import AttemptRef
 
 BASE = "/api/o/acme/w/vision"
 MACHINES = tuple({"name": name, "boot_id": "b-1", "live": []} for name in ("m-1", "m-2"))
@@ -59,6 +60,62 @@ async def test_every_byte_arrives(reader: Reader) -> None:
     assert sent.status_code == 204
     again = await reader.upload(log, b"x")
     assert (again.status_code, again.json()["code"]) == (404, "not-found")
+
+
+async def test_a_log_ends_with_its_readers_token(reader: Reader) -> None:
+    made = (await reader.world.client("admin").post("/tokens", json={"name": "ci", "role": "viewer"})).json()
+    reader.headers = {"Authorization": f"Bearer {made['token']}"}
+    revoked = asyncio.Event()
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield b"before"
+        await revoked.wait()
+        while True:
+            yield b"after"
+
+    answer, log = await reader.ask("?follow=1")
+    upload = asyncio.create_task(reader.upload(log, lines()))
+    chunks = (await answer).aiter_raw()
+    assert await anext(chunks) == b"before"
+    await reader.world.client("admin").delete(f"/tokens/{made['id']}")
+    revoked.set()
+    with pytest.raises(httpx.RemoteProtocolError):
+        await anext(chunks)
+    await asyncio.gather(upload, return_exceptions=True)
+    assert reader.world.state.relays.count == 0
+
+
+async def test_a_silent_log_ends_with_its_readers_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.relay.ASKED_SECONDS", 0.01)
+    answers = [True, True, False]
+
+    async def may_read() -> bool:
+        return answers.pop(0)
+
+    with pytest.raises(NotSignedIn):
+        await anext(Relay("c").read(may_read))
+    assert answers == []
+
+
+async def test_between_two_attempts_the_log_is_that_of_the_last(reader: Reader) -> None:
+    world = reader.world
+    uid = (await world.client().get("/runs/resnet")).json()["metadata"]["uid"]
+    async with world.state.ledger.transaction() as tx:
+        await claims.release(
+            tx,
+            AttemptRef(run_uid=uid, attempt=1),
+            state="Pending",
+            reason="x",
+            cause="preempted",
+            detail="x",
+            charged=False,
+            budget_left=10,
+        )
+        await claims.enter(tx, uid, 2, "lab-a", 0)
+    answer, log = await reader.ask("?follow=1")
+    assert (log["attempt"], log["rank"]) == (1, 1)
+    await asyncio.gather(reader.upload(log, b"of the first attempt"), answer)
+    assert await answer.result().aread() == b"of the first attempt"
 
 
 async def test_an_empty_log_is_an_empty_answer(reader: Reader) -> None:

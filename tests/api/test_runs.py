@@ -120,7 +120,10 @@ async def test_pages_follow_one_another(both: Any, spec: Any) -> None:
     assert names == [f"r{i}" for i in range(5)]
     filtered = await both.client().get("/runs", params={"label": "team=a", "state": ["Pending", "Running"]})
     assert [run["metadata"]["name"] for run in filtered.json()["items"]] == ["r1", "r3"]
-    assert (await both.client().get("/runs", params={"cluster": "lab-b"})).json()["items"] == []
+    everywhere = await both.client().get("/runs", params={"cluster": "LAB-A"})
+    assert len(everywhere.json()["items"]) == 5
+    unknown = await both.client().get("/runs", params={"cluster": "lab-b"})
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "not-found")
 
 
 @pytest.mark.parametrize(
