@@ -91,8 +91,11 @@ class Simulation:
         return self.outcome
 
     def _stuck(self) -> bool:
-        """Only what never fits is left: nothing runs, nothing comes, and every machine is up."""
-        return not (self._to_come or self._held or self._down) and not any(e[2] == "look" for e in self._events)
+        """Only what never fits is left: nothing runs, nothing comes, and repairs would not help."""
+        if self._to_come or self._held or any(e[2] == "look" for e in self._events):
+            return False
+        repaired = Snapshot("simulated", tuple(self.machines), (), tuple(self._asks.values()))
+        return not self._down or not Planner(terse=True).plan(repaired, self.now).grants
 
     def _at(self, when: float, kind: str, what: Any = None) -> None:
         heapq.heappush(self._events, (float(when), next(self._order), kind, what))

@@ -54,7 +54,7 @@ def _read(rows: "csv.DictReader[str]", name: str) -> list[Job]:
     for row in rows:
         try:
             jobs.append(_job({field: row[column] or "" for field, column in columns.items()}))
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             faults.append(f"{name} line {rows.line_num}: {error}")
     if faults:
         more = len(faults) - FAULTS_SHOWN

@@ -88,6 +88,12 @@ def test_what_never_fits_ends_the_replay() -> None:
     assert replay(1).figures()["utilisation"] == 0
 
 
+def test_what_never_fits_ends_the_replay_though_some_machine_is_always_down() -> None:
+    often = {"failures_per_1000_days": 100_000.0, "repair_seconds": 86_400.0}
+    outcome = replay(40, Job(0, 8 * 5, 60), Job(0, 8, 60), keep_within="leaf", **often)
+    assert (outcome.finished, outcome.unplaced) == (1, 1)
+
+
 def test_leaf_groups_are_compared_with_the_fewest_possible() -> None:
     assert fewest_leaves([4, 2, 4]) == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3]
     # Three of each leaf are taken, so that two machines are left on two leaves.

@@ -34,6 +34,7 @@ def test_priority_and_limit_may_be_there_and_empty(tmp_path: Path) -> None:
         ("submit_s,gpus,duration_s\n0,8\n", "line 2"),
         ("submit_s,gpus,duration_s\n" + "x,1,1\n" * 9, "and 4 more"),
         ("submit_s,gpus,duration_s\n0,8,inf\n", "line 2"),
+        ("submit_s,gpus,duration_s,limit_s\n0,8,1,inf\n", "line 2"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, text: str, said: str) -> None:
