@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astraeus.placement.choose import Found, pick_gpus
+from astraeus.placement.choose import Found, pick_gpus, rails_on
 from astraeus.placement.fleet import Bools, Floats, Ints
 from astraeus.placement.freeing import SOONEST_SECONDS, Freeing
 from astraeus.placement.holdings import Taking
 from astraeus.placement.ladder import MACHINE_LEVEL
 from astraeus.placement.need import Need, Shape
 from astraeus.placement.room import Room
-from astraeus.placement.view import View
 
 LONGER = 4.0
 """So many times the shortest time in which a gang is likely to have room may fewer leaf groups take."""
@@ -22,22 +21,28 @@ TOGETHER_SECONDS = 6 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """Machines kept for a claim, and the time at which all of them are free (infinity: not known)."""
+    """Machines kept for a claim, and the time at which all of them are free (infinity: not known).
+
+    `until` is when others will be kept, whatever else happens or not; None: never.
+    """
 
     found: Found
     at: float
+    until: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Owed:
     """To whom the next room is due: what it needs, the machines kept for it before, its seconds of waiting.
 
-    It has `waited` since its patience was over; less than 0: it is not.
+    It has `waited` since its patience was over; less than 0: it is not. `others` are each machine's GPUs that are kept
+    for other claims.
     """
 
     need: Need
     own: Ints
     waited: float
+    others: Ints
 
 
 class _Step(NamedTuple):
@@ -60,8 +65,8 @@ def gather(owed: Owed, room: Room, freeing: Freeing, now: float) -> Gathering | 
     """
     best: tuple[tuple[float, int, int, int], Found] | None = None
     for level, shape in owed.need.steps:
-        times = _times(room.view(shape.kind), freeing.latest, now)
-        chosen = _soonest(level, shape.size, room.view(shape.kind), times, owed.own)
+        times = freeing.times(room.view(shape.kind), owed.others)
+        chosen = _soonest(level, shape, room, times, owed.own)
         if chosen is None:
             continue
         rows = chosen[1]
@@ -73,12 +78,9 @@ def gather(owed: Owed, room: Room, freeing: Freeing, now: float) -> Gathering | 
     if best is None:
         return None
     likely = _likely(owed, room, freeing, now) if np.isinf(best[0][0]) and owed.waited < TOGETHER_SECONDS else None
-    return Gathering(best[1] if likely is None else likely, best[0][0])
-
-
-def _times(view: View, times: Floats, now: float) -> Floats:
-    """When each machine has room: now where there is, NaN where it takes no work."""
-    return np.where(view.usable, np.where(view.fit, now, times), np.nan)
+    if likely is None:
+        return Gathering(best[1], best[0][0], None)
+    return Gathering(likely, best[0][0], now - owed.waited + TOGETHER_SECONDS)
 
 
 def _likely(owed: Owed, room: Room, freeing: Freeing, now: float) -> Found | None:
@@ -88,10 +90,11 @@ def _likely(owed: Owed, room: Room, freeing: Freeing, now: float) -> Found | Non
     """
     steps: list[_Step] = []
     for level, shape in owed.need.steps:
-        times = _times(room.view(shape.kind), freeing.likely, now)
-        chosen = _soonest(level, shape.size, room.view(shape.kind), times, owed.own)
+        times = freeing.times(room.view(shape.kind), owed.others, likely=True)
+        chosen = _soonest(level, shape, room, times, owed.own)
         if chosen is not None:
-            steps.append(_Step(level, shape, times, chosen[0], float(times[chosen[1]].max())))
+            domain, rows, times = chosen
+            steps.append(_Step(level, shape, times, domain, float(times[rows].max())))
     if not steps or np.isinf(soonest := min(step.last for step in steps)):
         return None
     by = now + LONGER * max(soonest - now, SOONEST_SECONDS)
@@ -136,13 +139,31 @@ def _kept(own: Ints, by: float, step: _Step) -> Found | None:
     return Found(step.level, int(domains[0]), step.shape, np.sort(own))
 
 
-def _soonest(level: int, size: int, view: View, times: Floats, own: Ints) -> tuple[int, Ints] | None:
-    """The domain whose `size` soonest machines are free first, and those machines."""
-    ids = view.kind.ids(level)
+def _soonest(level: int, shape: Shape, room: Room, times: Floats, own: Ints) -> tuple[int, Ints, Floats] | None:
+    """The domain whose soonest machines for the gang are free first, those machines, and the times of all like them.
+
+    Where the level promises RDMA these have a rail in common: the times of machines without it are not known.
+    """
+    found, rails = _soonest_of(level, shape, room, times, own), rails_on(level, shape.kind)
+    if found is None or rails is None or np.bitwise_and.reduce(rails[found[1]]):
+        return None if found is None else (*found, times)
+    best: tuple[float, tuple[int, Ints, Floats]] | None = None
+    for rail in range(len(room.fleet.rails)):
+        sharing = np.where((rails >> rail) & 1 == 1, times, np.nan)
+        if (found := _soonest_of(level, shape, room, sharing, own)) is None:
+            continue
+        last = float(times[found[1]].max())
+        if best is None or last < best[0]:
+            best = last, (*found, sharing)
+    return None if best is None else best[1]
+
+
+def _soonest_of(level: int, shape: Shape, room: Room, times: Floats, own: Ints) -> tuple[int, Ints] | None:
+    ids, size = shape.kind.ids(level), shape.size
     rows = np.flatnonzero((ids >= 0) & ~np.isnan(times))
     if not rows.size:
         return None
-    fresh = np.ones(view.room.fleet.size, np.int64)
+    fresh = np.ones(room.fleet.size, np.int64)
     fresh[own] = 0
     if level == MACHINE_LEVEL:
         row = int(rows[np.lexsort((rows, fresh[rows], times[rows]))[0]])
@@ -158,7 +179,7 @@ def _soonest(level: int, size: int, view: View, times: Floats, own: Ints) -> tup
     start = first[able][pick]
     inside = rows[start : start + counts[able][pick]]
     ready = np.isfinite(times[inside]) & (times[inside] <= last[pick])
-    return int(domains[able][pick]), _together(size, inside, ready, view.room.fleet.home, fresh)
+    return int(domains[able][pick]), _together(size, inside, ready, room.fleet.home, fresh)
 
 
 def _together(size: int, rows: Ints, ready: Bools, home: Ints, fresh: Ints) -> Ints:

@@ -8,6 +8,7 @@ import numpy as np
 from astraeus.model.network import Rung
 from astraeus.placement.fleet import Ints
 from astraeus.placement.holdings import Taking
+from astraeus.placement.kinds import Kind
 from astraeus.placement.ladder import INFINIBAND, LEVELS, MACHINE_LEVEL, ROCE
 from astraeus.placement.need import Need, Shape
 from astraeus.placement.room import Room
@@ -118,12 +119,9 @@ def _in_domain(level: int, domain: int, size: int, view: View) -> Ints | None:
 
 def choose_rows(level: int, size: int, view: View, rows: Ints) -> Ints | None:
     """`size` of these machines, in rank order, with a rail in common where the level promises RDMA."""
-    link = LEVELS[level].link
+    rails = rails_on(level, view.kind)
     picked = _spread(size, view, rows)
-    if link not in (INFINIBAND, ROCE):
-        return picked
-    rails = view.kind.rails[link]
-    if np.bitwise_and.reduce(rails[picked]):
+    if rails is None or np.bitwise_and.reduce(rails[picked]):
         return picked
     best: tuple[int, Ints] | None = None
     for rail in range(len(view.room.fleet.rails)):
@@ -135,6 +133,23 @@ def choose_rows(level: int, size: int, view: View, rows: Ints) -> Ints | None:
         if best is None or width > best[0]:
             best = width, picked
     return None if best is None else best[1]
+
+
+def rails_on(level: int, kind: Kind) -> Ints | None:
+    """Every machine's rails, as masks, where the level promises RDMA: a gang there has one in common."""
+    link = LEVELS[level].link
+    return kind.rails[link] if link in (INFINIBAND, ROCE) else None
+
+
+def together(need: Need, rows: Ints) -> Shape | None:
+    """The shape in which a gang can run on exactly these machines; None where they make no rung of its ladder."""
+    for level, shape in need.steps:
+        domains = shape.kind.ids(level)[rows]
+        alike = shape.size == rows.size and domains[0] >= 0 and bool((domains == domains[0]).all())
+        rails = rails_on(level, shape.kind)
+        if alike and (rails is None or np.bitwise_and.reduce(rails[rows])):
+            return shape
+    return None
 
 
 def _spread(size: int, view: View, rows: Ints) -> Ints:

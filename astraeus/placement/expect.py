@@ -109,7 +109,7 @@ class _Future:
         for grant in decided.grants:
             gang = self.held[grant.claim] = held_by(grant, self.waiting.pop(grant.claim), self.now)
             heapq.heappush(self._ends, (_end(gang), grant.claim))
-            self.starts[grant.claim] = self.now
+            self.starts.setdefault(grant.claim, self.now)
         for eviction in decided.evictions:
             self._stopping.add(eviction.claim)
             again = _asking_anew(self.held[eviction.claim])
@@ -159,7 +159,7 @@ def _asking_anew(gang: tuple[Holding, ...]) -> Ask:
     one, gpus = gang[0], gang[0].gpu_mask.bit_count()
     share = max(gpus, 1)
     return Ask(
-        claim=-one.claim,
+        claim=-abs(one.claim),
         run_uid=one.run_uid,
         run_name=one.run_name,
         workspace=one.workspace,

@@ -1,48 +1,100 @@
-"""When machines become free of what runs on them: at the latest, and as far as is likely."""
+"""When machines have room for a worker again, as what runs there ends: at the latest, and as far as is likely."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from astraeus.placement.fleet import Floats
-from astraeus.placement.holdings import Holdings, Taking
+from astraeus.placement.fleet import Bools, Floats, Ints
+from astraeus.placement.holdings import Holdings, Taking, joined
+from astraeus.placement.kinds import SLACK
+from astraeus.placement.view import View
 
 SOONEST_SECONDS = 600.0
 """A run is not expected to end before this: how much younger than that it is tells nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Freeing:
-    """Times of every machine, in seconds.
+class _Ends(NamedTuple):
+    """What is held, by machine and then by its end; `masks`, `cpu` and `memory` are free there once it has ended.
 
-    `latest` is by the time limits of what runs there, infinity where there is none. `likely` takes it that a run goes
-    on for as long again as it has run, if its limit allows: run times are spread over many orders of magnitude, and of
-    such the older are those that last (Harchol-Balter and Downey, "Exploiting Process Lifetime Distributions for
-    Dynamic Load Balancing", ACM TOCS 15(3), 1997, measured it on processes).
+    Sums over a machine are differences of sums over the fleet, so cores are whole millionths: nothing is lost in them.
     """
 
-    latest: Floats
-    likely: Floats
+    rows: Ints
+    ends: Floats
+    masks: Ints
+    cpu: Ints
+    memory: Ints
 
     @classmethod
-    def of(cls, holdings: Holdings, size: int, now: float) -> "Freeing":
-        """The times of `size` machines with these holdings; `now` where a machine is idle."""
-        latest, likely = np.full(size, now), np.full(size, now)
-        ends = np.where(holdings.stopping, now, np.maximum(holdings.ends, now))
-        np.maximum.at(latest, holdings.rows, ends)
-        lasts = now + np.maximum(now - holdings.started, SOONEST_SECONDS)
-        np.maximum.at(likely, holdings.rows, np.minimum(ends, lasts))
-        return cls(latest, likely)
+    def of(cls, held: Taking, ends: Floats) -> "_Ends":
+        """The sums of what these holders give back, each with what ends before it on its machine."""
+        order = np.lexsort((ends, held.rows))
+        rows = held.rows[order]
+        first = np.searchsorted(rows, rows)
 
-    def take(self, taking: Taking, now: float, limit: float | None) -> None:
+        def freed(given: Ints) -> Ints:
+            total = np.concatenate(([0], np.cumsum(given[order])))
+            sums: Ints = total[1:] - total[first]
+            return sums
+
+        return cls(
+            rows, ends[order], freed(held.masks), freed(_millionths(held.cpu)), freed(held.memory.astype(np.int64))
+        )
+
+
+@dataclass
+class Freeing:
+    """The ends of what is held when a pass begins and of what it gives away.
+
+    `latest` is by time limits, infinity where there is none. What is `likely` takes it that a run goes on for as long
+    again as it has run, if its limit allows: run times are spread over many orders of magnitude, and of such the older
+    are those that last (Harchol-Balter and Downey, "Exploiting Process Lifetime Distributions for Dynamic Load
+    Balancing", ACM TOCS 15(3), 1997, measured it on processes).
+    """
+
+    holdings: Holdings
+    now: float
+    _given: list[tuple[Taking, float]] = field(default_factory=list)
+    _sorted: dict[tuple[bool, int], _Ends] = field(default_factory=dict)
+
+    def take(self, taking: Taking, limit: float | None) -> None:
         """A run of this time limit starts there now."""
-        ends = np.inf if limit is None else now + limit
-        self._hold(taking, ends, min(ends, now + SOONEST_SECONDS))
+        self._given.append((taking, np.inf if limit is None else self.now + limit))
 
-    def keep(self, taking: Taking) -> None:
-        """Room there is kept for somebody."""
-        self._hold(taking, np.inf, np.inf)
+    def times(self, view: View, kept: Ints, likely: bool = False) -> Floats:
+        """When each machine has room for a worker like the view's, in seconds since the epoch.
 
-    def _hold(self, taking: Taking, latest: float, likely: float) -> None:
-        self.latest[taking.rows] = np.maximum(self.latest[taking.rows], latest)
-        self.likely[taking.rows] = np.maximum(self.likely[taking.rows], likely)
+        Now where it has, NaN where it takes no work of it, infinity where that is not known. `kept` are each machine's
+        GPUs that are kept for others, whoever still holds them.
+        """
+        held, kind, room = self._ends(likely), view.kind, view.room
+        rows = held.rows
+        gpus = np.bitwise_count((room.free[rows] | held.masks) & kind.allowed[rows] & ~kept[rows])
+        fits: Bools = gpus >= kind.gpus
+        if kind.cpu:
+            fits &= _millionths(room.cpu)[rows] + held.cpu + 1 >= kind.cpu / SLACK
+        if kind.memory:
+            fits &= room.memory[rows] + held.memory >= kind.memory
+        times = np.full(room.fleet.size, np.inf)
+        # Of the ends on one machine after which the worker fits, the first is written last.
+        times[rows[fits][::-1]] = held.ends[fits][::-1]
+        return np.where(view.usable, np.where(view.fit, self.now, times), np.nan)
+
+    def _ends(self, likely: bool) -> _Ends:
+        key = likely, len(self._given)
+        if key not in self._sorted:
+            held, now = self.holdings, self.now
+            began = np.concatenate([held.started, *(np.full(taking.rows.size, now) for taking, _ in self._given)])
+            ends = np.where(held.stopping, now, np.maximum(held.ends, now))
+            ends = np.concatenate([ends, *(np.full(taking.rows.size, end) for taking, end in self._given)])
+            if likely:
+                ends = np.minimum(ends, now + np.maximum(now - began, SOONEST_SECONDS))
+            everything = held.taking(np.ones(held.rows.size, np.bool_))
+            self._sorted[key] = _Ends.of(joined([everything, *(taking for taking, _ in self._given)]), ends)
+        return self._sorted[key]
+
+
+def _millionths(cores: Floats) -> Ints:
+    whole: Ints = np.rint(cores / SLACK).astype(np.int64)
+    return whole

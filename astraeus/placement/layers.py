@@ -3,7 +3,7 @@
 Every decision of the pass is taken out of all of them at once, so that later claims see it wherever they look.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from astraeus.placement.fleet import Bools, Fleet, Ints
 from astraeus.placement.holdings import Holdings, Taking, joined
 from astraeus.placement.memory import Memory
-from astraeus.placement.room import Room
+from astraeus.placement.room import Owned, Room
 from astraeus.placement.types import Ask
 
 NOW, SOON = "now", "soon"
@@ -41,7 +41,7 @@ class Kept:
     ask: Ask
     taking: Taking
     owner: str
-    taken: list[tuple[Room, Taking]] = field(default_factory=list)
+    taken: list[tuple[Room, Taking, Owned]] = field(default_factory=list)
 
     def is_in(self, depth: Depth) -> bool:
         """Whether this room is left out at a depth."""
@@ -92,7 +92,8 @@ class Layers:
         self._step(ask.claim, owner, taking)
         for (depth, _), room in self._rooms.items():
             if kept.is_in(depth):
-                kept.taken.append((room, room.take(taking, owner)))
+                before = room.owned_by(taking.rows)
+                kept.taken.append((room, room.take(taking, owner), before))
 
     def drop(self, claim: int) -> None:
         """Free the room kept for a claim, if there is any."""
@@ -100,18 +101,23 @@ class Layers:
         if kept is None:
             return
         self.memory.states.step("drop", claim)
-        for room, taken in kept.taken:
+        for room, taken, before in kept.taken:
             room.give_back(taken)
+            room.disown(kept.owner, taken.rows, before)
+
+    def kept_gpus(self) -> Ints:
+        """Every machine's GPUs that are kept for waiting claims, as masks."""
+        kept = np.zeros(self.fleet.size, np.int64)
+        for one in self._kept.values():
+            kept[one.taking.rows] |= one.taking.masks
+        return kept
 
     def protect(self, taking: Taking, owner: str) -> Taking:
         """Leave this room out of what later claims see when they look at a protected layer; answers what that is.
 
         What is kept under another claim's name already stays that claim's.
         """
-        others = np.zeros(self.fleet.size, np.int64)
-        for kept in self._kept.values():
-            others[kept.taking.rows] |= kept.taking.masks
-        masks = taking.masks & ~others[taking.rows]
+        masks = taking.masks & ~self.kept_gpus()[taking.rows]
         mine = (masks != 0) | (taking.masks == 0)
         first = Taking(taking.rows[mine], masks[mine], taking.cpu[mine], taking.memory[mine])
         self._first = first, owner, len(self._taken)
@@ -124,11 +130,19 @@ class Layers:
         self.stopping |= victims
         self.looks_ahead = True
         self.memory.states.step("stop", victims.tobytes())
-        for (depth, _), room in self._rooms.items():
-            if depth == SOON or isinstance(depth, Unpromised):
-                room.give_back(self.holdings.taking(fresh))
-            elif isinstance(depth, int):
-                room.give_back(self.holdings.taking(fresh & ~self.holdings.evictable(depth)))
+        for (depth, protected), room in self._rooms.items():
+            if depth == NOW:
+                continue
+            freed = self.holdings.taking(fresh & ~self.holdings.evictable(depth) if isinstance(depth, int) else fresh)
+            room.give_back(self._but_first(freed) if protected else freed)
+
+    def _but_first(self, freed: Taking) -> Taking:
+        """This room without what is protected of it: that is not free in a protected layer, whoever leaves it."""
+        if self._first is None:
+            return freed
+        first = np.zeros(self.fleet.size, np.int64)
+        first[self._first[0].rows] = self._first[0].masks
+        return replace(freed, masks=freed.masks & ~first[freed.rows])
 
     def _step(self, what: str | int, owner: str, taking: Taking) -> None:
         arrays = (taking.rows, taking.masks, taking.cpu, taking.memory)
@@ -154,11 +168,15 @@ class Layers:
         first = self._first if layer.protected else None
         before = len(self._taken) if first is None else first[2]
         self._take_all(room, self._taken[:before], layer.depth)
-        taken = [(kept, room.take(kept.taking, kept.owner)) for kept in self._kept.values() if kept.is_in(layer.depth)]
+        taken = []
+        for kept in self._kept.values():
+            if kept.is_in(layer.depth):
+                before_kept = room.owned_by(kept.taking.rows)
+                taken.append((kept, room.take(kept.taking, kept.owner), before_kept))
         if first is not None:
             room.take(*first[:2])
         self._take_all(room, self._taken[before:], layer.depth)
         room = self.memory.recall(layer, room)
-        for kept, part in taken:
-            kept.taken.append((room, part))
+        for kept, part, owned in taken:
+            kept.taken.append((room, part, owned))
         return room

@@ -7,7 +7,7 @@ import numpy as np
 
 from astraeus.model import words
 from astraeus.placement.backfill import Owed, gather, keeping
-from astraeus.placement.choose import Found, find, taking_of
+from astraeus.placement.choose import Found, find, taking_of, together
 from astraeus.placement.fleet import Ints
 from astraeus.placement.freeing import Freeing
 from astraeus.placement.grant import grant_of, place_of
@@ -54,7 +54,7 @@ class Pass:
         self.holdings = holdings_of(self.snapshot.holdings, fleet)
         self.layers = Layers(fleet, self.holdings, self.memory)
         self.least_victim = min(self.holdings.victim_priorities(), default=np.inf)
-        self.freeing = Freeing.of(self.holdings, fleet.size, self.now)
+        self.freeing = Freeing(self.holdings, self.now)
         self.accounts = Accounts.of(self.snapshot, self.now, self.holdings)
         self.overtaken = Overtaken(self.accounts, self.layers)
         self.asks = self._queue()
@@ -128,11 +128,10 @@ class Pass:
         masks = np.array([row.gpu_mask for row in self.own[ask.claim]], np.int64)
         order = np.argsort(rows)
         rows, masks = rows[order], masks[order]
-        for shape in need_of(ask.resources, self.fleet).shapes:
-            if shape.size == rows.size and self._still_there(shape.kind, rows, masks):
-                size = rows.size
-                return Taking(rows, masks, np.full(size, shape.worker.cpu), np.full(size, shape.worker.memory))
-        return None
+        shape, size = together(need_of(ask.resources, self.fleet), rows), rows.size
+        if shape is None or not self._still_there(shape.kind, rows, masks):
+            return None
+        return Taking(rows, masks, np.full(size, shape.worker.cpu), np.full(size, shape.worker.memory))
 
     def _still_there(self, kind: Kind, rows: Ints, masks: Ints) -> bool:
         soon = self.layers.room(SOON)
@@ -148,7 +147,6 @@ class Pass:
         self.kept[ask.claim] = ask, taking
         self.least_kept = min(self.least_kept, ask.priority)
         self.layers.keep(ask, taking, f"kept for {ask.run_name}")
-        self.freeing.keep(taking)
 
     def _drop(self, claim: int) -> Taking | None:
         self.layers.drop(claim)
@@ -228,7 +226,7 @@ class Pass:
         self.layers.take(taking, f"in use by {ask.run_name}")
         self._count(ask, kept=False)
         self.overtaken.placed.append((ask, taking))
-        self.freeing.take(taking, self.now, ask.time_limit_seconds)
+        self.freeing.take(taking, ask.time_limit_seconds)
         self.grants.append(grant_of(ask, found, taking, self.fleet, self.snapshot.factors))
 
     def _count(self, ask: Ask, *, kept: bool) -> None:
@@ -330,11 +328,13 @@ class Pass:
         if self.shadow is not None:
             return
         own = np.array([self.fleet.index[row.machine] for row in self.own.get(waiting.ask.claim, [])], np.int64)
-        owed = Owed(self._patient_need(waiting), own, self.now - waiting.ask.patience_until)
+        owed = Owed(self._patient_need(waiting), own, self.now - waiting.ask.patience_until, self.layers.kept_gpus())
         gathering = gather(owed, self.layers.room(NOW), self.freeing, self.now)
         if gathering is None:
             return
         self.shadow = gathering.at
+        if gathering.until is not None:
+            self.deadlines.append(gathering.until)
         taking = keeping(gathering.found, self.layers.room(NOW))
         self._write_down(waiting.ask, taking)
         kept = self.layers.protect(taking, f"kept for {waiting.ask.run_name}")
@@ -346,7 +346,7 @@ class Pass:
 
     def _patient(self, waiting: Waiting, found: Found, level: int) -> str:
         room, factors = self.layers.room(NOW, waiting.protected), self.snapshot.factors
-        wanted, wanted_gbps = wanted_place(waiting.need, level, room, self.freeing.latest, factors)
+        wanted, wanted_gbps = wanted_place(waiting.need, level, room, self.freeing, self.layers.kept_gpus(), factors)
         place = place_of(found, self.fleet, factors)
         key = self.fleet.domains[found.level].keys[found.domain]
         return words.waiting_for_tighter(

@@ -10,6 +10,8 @@ from astraeus.placement.holdings import Holdings, Owners, Taking
 from astraeus.placement.kinds import Kind
 from astraeus.placement.view import News, View
 
+Owned = tuple[Ints, Ints]
+"""Who holds most of some machines, as numbers, and how many GPUs."""
 VIEWS_MOST = 1_000
 JOURNAL_FIRST, JOURNAL_MOST = 1_000, 20_000
 
@@ -107,6 +109,15 @@ class Room:
         np.subtract.at(self.home_gpus, self.fleet.home[rows], counts)
         self._changed(rows)
         return taken
+
+    def owned_by(self, rows: Ints) -> Owned:
+        """Who holds most of these machines, and how many GPUs."""
+        return self.owner[rows], self.owned[rows]
+
+    def disown(self, owner: str, rows: Ints, before: Owned) -> None:
+        """Where this holder, who has given back what it had, still stands as the largest, the one before it does."""
+        gone = self.owner[rows] == self.owners.number(owner)
+        self.owner[rows[gone]], self.owned[rows[gone]] = before[0][gone], before[1][gone]
 
     def give_back(self, taking: Taking) -> None:
         """Count held room as free."""

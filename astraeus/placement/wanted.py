@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from astraeus.placement.choose import Found, choose_rows
-from astraeus.placement.fleet import Floats
+from astraeus.placement.fleet import Floats, Ints
+from astraeus.placement.freeing import Freeing
 from astraeus.placement.grant import estimate_of
 from astraeus.placement.ladder import LEVELS, MACHINE_LEVEL
 from astraeus.placement.need import Need
@@ -14,12 +15,12 @@ from astraeus.placement.view import View
 
 
 def wanted_place(
-    need: Need, level: int, room: Room, ends: Floats, factors: Mapping[str, float]
+    need: Need, level: int, room: Room, freeing: Freeing, kept: Ints, factors: Mapping[str, float]
 ) -> tuple[str, float | None]:
     """The domain waited for in words, and the bandwidth to expect there in GB/s."""
     shape = next(s for on, s in need.steps if on == level and s.kind.most_ever(on) >= s.wanted(on))
     view = room.view(shape.kind)
-    domain = _soonest(level, shape.wanted(level), view, ends)
+    domain = _soonest(level, shape.wanted(level), view, freeing.times(view, kept))
     fleet = room.fleet
     rows = np.flatnonzero(shape.kind.ever & (shape.kind.ids(level, nominal=True) == domain))
     picked = rows[:1] if level == MACHINE_LEVEL else choose_rows(level, shape.size, view, rows)

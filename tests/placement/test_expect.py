@@ -179,3 +179,16 @@ def test_ends_that_lie_close_together_are_played_at_the_last_of_them(steps: int)
     assert all(exact[claim] <= at <= exact[claim] + 0.1 * (exact[claim] - NOW) for claim, at in rough.starts.items())
     assert len(rough.starts) == 20
     assert rough.starts[1] == plan(world, NOW).waits[0].starts_by == 1000.0
+
+
+def test_a_run_that_is_stopped_twice_started_when_it_did() -> None:
+    drawn = draw(
+        "fabric f\nleaf k\n  m0 ........\n  m1 nnnnnnnn\nleaf l\n  m2 ........\n  m3 oooooooo\n",
+        {"n": {"preemptible": False}, "o": {"preemptible": False}},
+    )
+    asks = (
+        ask("low", 1, gpus=16, machines=2, limit=5000),
+        ask("h1", 2, gpus=16, machines=2, limit=50, priority=5, patience=100),
+        ask("h2", 3, gpus=16, machines=2, limit=50, priority=5, patience=1000),
+    )
+    assert expected(replace(drawn, asks=asks), 0.0).starts == {1: 0.0, 2: 100.0, 3: 1000.0}
