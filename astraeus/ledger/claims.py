@@ -11,6 +11,7 @@ from astraeus.ledger.rooms import give_back
 from astraeus.ledger.runs import RunRow
 from astraeus.ledger.tables import claim, reservation, run, worker
 from astraeus.ledger.tables import cluster as cluster_table
+from astraeus.ledger.upsert import insert_or_keep
 from astraeus.model.errors import Conflict, NotFound
 from astraeus.model.messages import AttemptRef
 from astraeus.model.run import FINAL
@@ -135,8 +136,8 @@ async def release(
     """End an attempt: give its room back, once, and say what its run is next. Answers whether this call did it.
 
     The members must be gone: rows of members not known to be are closed here, and agents then kill what is left.
-    A claim that was still waiting is withdrawn. What fails a worker of a run that starts `Independent` is told to the
-    others, where that concerns them.
+    A claim that was still waiting is withdrawn; one that the ledger lost is entered as ended. What fails a worker of a
+    run that starts `Independent` is told to the others, where that concerns them.
     """
     owner = await runs.by_uid(tx, ref.run_uid)
     if owner is None:
@@ -144,13 +145,8 @@ async def release(
     kin = None
     if owner.parent is not None and owner.worker is not None and (charged or state == "Failed"):
         kin = await independent.lock_kin(tx, owner.parent, owner.worker, owner.spec["on_failure"])
-    ended = (
-        update(claim)
-        .where(_is(ref), claim.c.state != "Released")
-        .values(state="Released", released_at=tx.now, cause=cause, detail=runs.storable(detail), charged=charged)
-        .returning(claim.c.id, claim.c.cluster, claim.c.granted_at)
-    )
-    row = (await tx.conn.execute(ended)).one_or_none()
+    end = {"state": "Released", "released_at": tx.now, "cause": cause, "detail": runs.storable(detail)}
+    row = await _end(tx, ref, end | {"charged": charged})
     if row is None:
         return False
     due = None if next_earned_seconds is None else tx.now + next_earned_seconds
@@ -166,6 +162,28 @@ async def release(
     tx.announce("run", f"{owner.workspace}/{owner.uid}")
     tx.announce("cluster", row.cluster)
     return True
+
+
+async def _end(tx: Tx, ref: AttemptRef, end: dict[str, Any]) -> Any:
+    """Write the end of an attempt's claim; None when that was done before, or the run knows better.
+
+    A ledger restored from a backup may have lost the claim. What is not known to have ended is then entered as ended,
+    so that the run's state is written all the same, and once.
+    """
+    told = claim.c["id", "cluster", "granted_at"]
+    ended = update(claim).where(_is(ref), claim.c.state != "Released").values(end).returning(*told)
+    row = (await tx.conn.execute(ended)).one_or_none()
+    if row is not None:
+        return row
+    owner = await runs.locked(tx, ref.run_uid)
+    if owner is None or owner.final or owner.attempt > ref.attempt:
+        return None
+    asked = {"run_uid": owner.uid, "attempt": ref.attempt, "cluster": owner.cluster}
+    asked |= {"entered_at": tx.now, "patience_until": tx.now}
+    row = (await tx.conn.execute(insert_or_keep(tx, claim, asked | end).returning(*told))).one_or_none()
+    if row is not None:
+        await tx.conn.execute(update(run).where(run.c.uid == owner.uid).values(attempt=ref.attempt))
+    return row
 
 
 def _is(ref: AttemptRef) -> Any:

@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from support.scene import CLUSTER, WHOLE, Scene
 
@@ -183,6 +183,34 @@ async def test_the_end_of_an_older_attempt_says_nothing_about_the_run(scene: Sce
     present = await scene.run(row)
     assert (present.state, present.reason) == ("Starting", "of attempt 2")
     assert await scene.used() == {}
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+async def test_the_end_of_an_attempt_that_the_ledger_lost_is_written_once(scene: Scene, attempt: int) -> None:
+    """Of the attempt that the run has, or of a later one than a backup knows."""
+    row = await scene.waiting("a")
+    await scene.write(delete(claim).where(claim.c.run_uid == row.uid))
+    ending = {"state": "Cancelled", "cause": "cancelled", "reason": "Cancelled by ada", "charged": False}
+    said = await asyncio.gather(*(scene.release(row, attempt, detail="Cancelled by ada", **ending) for _ in range(4)))
+    assert sorted(said) == [False] * 3 + [True]
+    present = await scene.run(row)
+    assert (present.state, present.reason, present.attempt) == ("Cancelled", "Cancelled by ada", attempt)
+    assert [kind for kind, _, _ in await scene.events(row)] == ["submitted", "state", "attempt_ended"]
+    ended = await scene.claim(row, attempt)
+    assert (ended.state, ended.cause, ended.granted_at) == ("Released", "cancelled", None)
+    await scene.check()
+
+
+async def test_a_run_whose_lost_attempt_ended_goes_on_with_the_next(scene: Scene) -> None:
+    row = await scene.waiting("a")
+    await scene.write(delete(claim).where(claim.c.run_uid == row.uid))
+    assert await scene.release(row, attempt=2)
+    assert (await scene.run(row)).reason == "Gang restart: a-0 exited with code 1"
+    with pytest.raises(Conflict, match="is over"):
+        await scene.enter(row, attempt=2)
+    assert not await scene.enter(row, attempt=3)
+    assert not await scene.release(row, attempt=1, state="Failed")
+    assert (await scene.run(row)).state == "Pending"
 
 
 async def test_fractions_of_cores_leave_no_trace(scene: Scene) -> None:

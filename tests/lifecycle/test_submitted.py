@@ -2,7 +2,7 @@
 
 import pytest
 from lifecycle.stage import Stage, running
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from astraeus.ledger import claims
 from astraeus.ledger.tables import claim
@@ -49,6 +49,14 @@ async def test_a_run_cancelled_before_its_workflow_begins_leaves_nothing(
     assert (await stage.ended(row)).reason == "Cancelled by grace"
     assert await stage.scene.used() == {}
     assert [one.state for one in await stage.scene.rows(select(claim))] == ["Released"]
+
+
+async def test_a_run_whose_claim_was_lost_with_the_ledger_can_be_cancelled(stage: Stage) -> None:
+    row = await stage.submit("later", 9)
+    await stage.until(row, lambda view: "Needs 9 machines" in view.reason)
+    await stage.scene.write(delete(claim).where(claim.c.run_uid == row.uid))
+    await stage.order(row, "cancel")
+    assert (await stage.ended(row)).reason == "Cancelled by grace"
 
 
 async def test_a_run_held_before_its_workflow_begins_waits_for_its_release(stage: Stage) -> None:
