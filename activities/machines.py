@@ -65,6 +65,9 @@ class Watch:
                 await self.carry(cluster)
             except (AstraeusError, RPCError) as error:
                 log.warning("what is left of %s waits: %s", cluster, error)
+            except Exception:
+                # Nobody waits for this task: its end would be noticed when the watch is renewed, minutes later.
+                log.exception("what is left of %s waits", cluster)
             await asyncio.sleep(TICK_SECONDS)
 
     async def carry(self, cluster: str) -> None:

@@ -110,6 +110,9 @@ class Ledger:
             if getattr(error.orig, "sqlstate", None) in GAVE_WAY:
                 raise Away("The ledger's database undid a transaction in favour of another; try again") from error
             raise
+        except TimeoutError as error:
+            # The driver's own, which SQLAlchemy passes on as it is.
+            raise Away(f"The ledger's database did not answer within {STATEMENT_SECONDS} s") from error
         finally:
             await asyncio.shield(asyncio.create_task(conn.close()))
 

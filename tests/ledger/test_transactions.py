@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from support.postgres import PostgresServer
 
+from astraeus.ledger import core
 from astraeus.ledger.core import Ledger, Tx
 from astraeus.ledger.tables import change, organisation
 from astraeus.model.errors import Away, Invalid
@@ -39,6 +40,11 @@ ENDLESS = {
 
 async def add(tx: Tx, name: str) -> None:
     await tx.conn.execute(insert(organisation), {"name": name})
+
+
+async def write(ledger: Ledger, name: str) -> None:
+    async with ledger.transaction() as tx:
+        await add(tx, name)
 
 
 async def names(ledger: Ledger) -> set[str]:
@@ -190,6 +196,20 @@ async def test_a_database_lost_in_the_middle_is_away(postgres: PostgresServer, p
         await lose()
     assert await names(ledger) == set()
     await ledger.close()
+
+
+async def test_a_database_that_others_hold_for_too_long_is_away(
+    ledger: Ledger, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "STATEMENT_SECONDS", 1)
+    hasty = Ledger(ledger_url)
+    async with ledger.transaction() as tx:
+        await add(tx, "one")
+        with pytest.raises(Away):
+            await write(hasty, "one")
+    await write(hasty, "two")
+    assert await names(hasty) == {"one", "two"}
+    await hasty.close()
 
 
 async def test_no_server_is_away() -> None:

@@ -20,7 +20,10 @@ from astraeus.ledger.core import Ledger, Tx
 from astraeus.ledger.outbox import OutboxRow
 from astraeus.ledger.runs import RunRow
 from astraeus.ledger.tables import run
+from astraeus.ledger.tenancy import Workspace
 from workflows.contracts import RunLife
+
+PATIENCE = 10.0
 
 
 class Server:
@@ -111,6 +114,46 @@ class Stuck:
     async def send(self, rows: Iterable[OutboxRow]) -> int:
         await asyncio.Event().wait()
         return 0
+
+
+class Faulty:
+    """A courier whose first try ends in a fault that nobody thought of."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.carried: asyncio.Queue[str] = asyncio.Queue()
+
+    async def after(self, tx: Tx) -> None:
+        return
+
+    async def send(self, rows: Iterable[OutboxRow]) -> int:
+        self.tries += 1
+        if self.tries == 1:
+            raise ZeroDivisionError
+        for row in rows:
+            self.carried.put_nowait(row.signal)
+        return 0
+
+    async def start(self, row: RunRow, workspace: Workspace) -> None:
+        return
+
+
+async def test_the_courier_outlives_a_fault_that_nobody_thought_of(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(machines, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(machines, "LEFT_OVER_SECONDS", -1.0)
+    scene = await Scene.start(ledger)
+    await scene.order(await scene.submit("a"), "cancel")
+    courier = Faulty()
+    watch = Watch(ledger, cast(Courier, courier))
+    watching = asyncio.create_task(ActivityEnvironment().run(watch.watch_cluster, CLUSTER))
+    async with asyncio.timeout(PATIENCE):
+        assert await courier.carried.get() == "cancel"
+    assert "ZeroDivisionError" in caplog.text
+    async with scene.ledger.transaction() as tx:
+        await leases.resume_watch(tx, CLUSTER)
+    await watching
 
 
 async def test_leases_do_not_wait_for_the_courier(sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
