@@ -19,8 +19,9 @@ from astraeus.executors.agent import AgentExecutor
 from astraeus.ledger import migrate
 from astraeus.ledger.core import Ledger
 from worker.beating import Beating
+from worker.clusters import clusters_kept
 from worker.config import Settings, log_to_stderr
-from worker.temporal import connect, keep_clusters, prepare
+from worker.temporal import connect, prepare
 from workflows.cluster import ClusterWorkflow
 from workflows.run import RunWorkflow
 from workflows.scheduler import SchedulerWorkflow
@@ -81,8 +82,10 @@ async def serve(settings: Settings) -> None:
         client = await connect(settings)
         await prepare(client)
         courier = Courier(ledger, client, settings.task_queue)
-        async with worker_of(client, ledger, courier, settings.task_queue):
-            await keep_clusters(client, ledger, settings.task_queue)
+        async with (
+            worker_of(client, ledger, courier, settings.task_queue),
+            clusters_kept(client, ledger, settings.task_queue),
+        ):
             log.info("worker process ready on task queue %s", settings.task_queue)
             await stop.wait()
     finally:

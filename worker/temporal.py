@@ -10,17 +10,12 @@ from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 from temporalio.client import Client
-from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError
 
 from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES
-from astraeus.ledger import tenancy
-from astraeus.ledger.core import Ledger
 from worker.codec import data_converter
 from worker.config import Settings
-from workflows.cluster import ClusterWorkflow
-from workflows.scheduler import SchedulerWorkflow
 
 log = logging.getLogger(__name__)
 
@@ -65,20 +60,3 @@ async def keep_histories(client: Client, days: int) -> None:
     config = NamespaceConfig(workflow_execution_retention_ttl=Duration(seconds=days * 86_400))
     request = UpdateNamespaceRequest(namespace=client.namespace, config=config)
     await client.workflow_service.update_namespace(request, timeout=RPC)
-
-
-async def keep_clusters(client: Client, ledger: Ledger, task_queue: str) -> None:
-    """Make sure that every cluster has its scheduler and its watch."""
-    async with ledger.reading() as tx:
-        names = [cluster.name for cluster in await tenancy.clusters(tx)]
-    for name in names:
-        for kind, run in (("scheduler", SchedulerWorkflow.run), ("cluster", ClusterWorkflow.run)):
-            await client.start_workflow(
-                run,
-                name,
-                id=f"{kind}/{name}",
-                task_queue=task_queue,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                static_summary=f"{kind} of {name}",
-                rpc_timeout=RPC,
-            )
