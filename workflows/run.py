@@ -9,6 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
+    from astraeus.model.agent import KILLED_SECONDS
     from astraeus.model.messages import RunMessage, Situation
     from workflows import contracts
     from workflows.contracts import ClaimOrder, Closing, GateOrder, RunLife, RunNote, StopOrder
@@ -18,7 +19,6 @@ with workflow.unsafe.imports_passed_through():
 
 RECONCILE_SECONDS = 300.0
 RECONCILE_MOST = 3600.0
-KILLED_SECONDS = 60.0
 HEARD_SECONDS = 0.5
 """A pause counts from the last member's end, at most so long before that is written: to hear of it costs nothing."""
 
@@ -259,7 +259,10 @@ class RunWorkflow(Steps):
         life.phase = "close"
 
     async def disown(self) -> list[str]:
-        """Give up on members whose machines still show them alive long after SIGKILL."""
+        """Give up on members whose machines still show them alive long after SIGKILL; none while that is too early.
+
+        A machine may have heard of the stop long after it was ordered, so this is asked again and again.
+        """
         return await self.act(contracts.disown_undead, self.ref, "members that survived SIGKILL")
 
     async def close(self) -> None:

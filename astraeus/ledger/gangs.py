@@ -237,11 +237,12 @@ async def _members(tx: Tx, ref: AttemptRef) -> Sequence[Any]:
 
 async def _desire(tx: Tx, gang: Gang, desired: str) -> None:
     """Set what is wanted of every live member; forward only, since a stop is for ever."""
+    values = {"desired": desired, "stop_at": tx.now} if desired == "stop" else {"desired": desired}
     statement = (
         update(worker)
         .where(worker.c.run_uid == gang.run_uid, worker.c.attempt == gang.attempt, ~worker.c.gone)
         .where(worker.c.desired.not_in([desired, "stop"]))
-        .values(desired=desired)
+        .values(values)
         .returning(worker.c.machine)
     )
     _announce_machines(tx, gang.cluster, set(await tx.conn.scalars(statement)))

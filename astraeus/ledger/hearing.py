@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, insert, select, update
+from sqlalchemy import and_, bindparam, case, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from astraeus.ledger import gangs, networks
@@ -12,13 +12,16 @@ from astraeus.ledger.core import Tx
 from astraeus.ledger.desired import desired_version
 from astraeus.ledger.notices import cluster_event
 from astraeus.ledger.tables import GPUS_MAX, claim, machine, nic, worker
-from astraeus.model.agent import HEARTBEAT_SECONDS, MachineReport, SyncRequest
+from astraeus.model.agent import HEARTBEAT_SECONDS, MISSED_BEATS, MachineReport, SyncRequest
 from astraeus.model.errors import Conflict, Invalid
 from astraeus.model.machine import MachineFacts
 from astraeus.model.names import canonical
 
 TAKEOVER_SECONDS = 3 * HEARTBEAT_SECONDS
 """A session that has been silent for this long no longer keeps another from speaking for its machine."""
+
+CONTACT_SECONDS = MISSED_BEATS * HEARTBEAT_SECONDS
+"""A machine not heard for longer than this, whosever fault it is, is in contact anew from its next beat."""
 
 KNOWN = ("name", "state", "session", "boot_id", "heard_at")
 
@@ -125,9 +128,10 @@ async def _beat(tx: Tx, cluster: str, request: SyncRequest, known: Sequence[Gree
     if not known:
         return
     names = [one.report.name for one in known]
-    await tx.conn.execute(
-        update(machine).where(machine.c.cluster == cluster, machine.c.name.in_(names)).values(heard_at=tx.now)
-    )
+    unbroken = machine.c.heard_at >= tx.now - CONTACT_SECONDS
+    since = case((unbroken, func.coalesce(machine.c.heard_since, tx.now)), else_=tx.now)
+    beat = update(machine).where(machine.c.cluster == cluster, machine.c.name.in_(names))
+    await tx.conn.execute(beat.values(heard_at=tx.now, heard_since=since))
     new = [
         {"b_name": one.report.name, "b_boot": one.report.boot_id}
         for one in known
@@ -148,6 +152,7 @@ async def _register(tx: Tx, cluster: str, request: SyncRequest, unknown: Sequenc
             "state_since": tx.now,
             "session": request.session,
             "heard_at": tx.now,
+            "heard_since": tx.now,
             **_columns(one.facts),
         }
         for one in unknown

@@ -208,7 +208,7 @@ async def stop_members(tx: Tx, attempts: Collection[tuple[str, int]]) -> None:
         update(worker)
         .where(tuple_(worker.c.run_uid, worker.c.attempt).in_(list(attempts)), ~worker.c.gone)
         .where(worker.c.desired != "stop")
-        .values(desired="stop")
+        .values(desired="stop", stop_at=tx.now)
         .returning(worker.c.cluster, worker.c.machine)
     )
     for place in sorted({(row.cluster, row.machine) for row in await tx.conn.execute(statement)}):

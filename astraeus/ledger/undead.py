@@ -1,32 +1,37 @@
 """Processes that survive SIGKILL: their machine is kept out of new work, and their run does not wait for them."""
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select, update
 
 from astraeus.ledger import machines
 from astraeus.ledger.core import Tx
+from astraeus.ledger.hearing import CONTACT_SECONDS
 from astraeus.ledger.members import lock_attempt, save
 from astraeus.ledger.tables import machine, worker
 from astraeus.model import words
-from astraeus.model.agent import HEARTBEAT_SECONDS, MISSED_BEATS
+from astraeus.model.agent import KILLED_SECONDS
 from astraeus.model.messages import AttemptRef
 
 ACTOR = "astraeus"
 
 
 async def disown(tx: Tx, ref: AttemptRef) -> list[str]:
-    """Give up on stopped members whose machines are heard and still show them alive; answers `<worker> on <machine>`.
+    """Give up on members that outlived their stop, as their machines show; answers `<worker> on <machine>`.
 
-    A machine that is silent says nothing about its processes: its lease decides. The members' machines are
-    cordoned; the members count as gone from here on, and stay fenced by their attempt.
+    A machine that is silent says nothing about its processes: its lease decides. One that could not be told of the
+    stop has killed nobody yet, so what counts is how long it has been heard, without a gap, since the stop was
+    ordered. The members' machines are cordoned; the members count as gone from here on, and stay fenced by their
+    attempt.
     """
     gang = await lock_attempt(tx, ref.run_uid, ref.attempt)
     if gang is None:
         return []
+    enough = tx.now - KILLED_SECONDS - worker.c.grace_seconds
     query = (
         select(worker.c.rank, worker.c.machine)
         .join(machine, (machine.c.cluster == worker.c.cluster) & (machine.c.name == worker.c.machine))
         .where(worker.c.run_uid == ref.run_uid, worker.c.attempt == ref.attempt, ~worker.c.gone)
-        .where(worker.c.desired == "stop", machine.c.heard_at > tx.now - MISSED_BEATS * HEARTBEAT_SECONDS)
+        .where(worker.c.desired == "stop", or_(worker.c.stop_at.is_(None), worker.c.stop_at <= enough))
+        .where(machine.c.heard_at >= tx.now - CONTACT_SECONDS, machine.c.heard_since <= enough)
         .order_by(worker.c.rank)
     )
     undead = (await tx.conn.execute(query)).all()

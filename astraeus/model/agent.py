@@ -8,6 +8,8 @@ from astraeus.model.spec import ConfigFile
 HEARTBEAT_SECONDS = 2.0
 LOST_AFTER_SECONDS = 15.0
 MISSED_BEATS = 5
+KILLED_SECONDS = 60.0
+"""A process that lives for so long after SIGKILL is given up on."""
 
 ReportState = Literal["preparing", "arrived", "running", "exited", "failed"]
 """A worker only moves forward through these; `failed` ended before its command ran."""

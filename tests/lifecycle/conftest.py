@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from lifecycle.stage import Stage
 from lifecycle.world import World
+from support.clock import Clocked
 from support.scene import Scene
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
@@ -16,7 +17,6 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.delivery import PRIORITY, SEARCH_ATTRIBUTES, STATE, Courier
-from astraeus.ledger.core import Ledger
 from astraeus.model.messages import SIGNAL_OF, RunMessage
 from workflows.contracts import RunLife
 from workflows.run import RunWorkflow
@@ -82,12 +82,13 @@ def live(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> Live:
 
 
 @pytest.fixture
-async def stage(skipping: WorkflowEnvironment, sqlite_ledger: Ledger) -> AsyncIterator[Stage]:
+async def stage(skipping: WorkflowEnvironment, sqlite_ledger_url: str) -> AsyncIterator[Stage]:
     """A cluster of three machines with its scheduler."""
     wanted = AddSearchAttributesRequest(namespace=skipping.client.namespace, search_attributes=KINDS)
     await skipping.client.operator_service.add_search_attributes(wanted)
-    scene = await Scene.start(sqlite_ledger, machines=3, heard_at=0.0)
-    stage = Stage(scene, skipping, Courier(sqlite_ledger, skipping.client, "q"))
+    ledger = Clocked(sqlite_ledger_url)
+    scene = await Scene.start(ledger, machines=3, heard_at=0.0)
+    stage = Stage(scene, skipping, Courier(ledger, skipping.client, "q"))
     runner = SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules("astraeus"))
     async with Worker(
         skipping.client,
@@ -97,3 +98,4 @@ async def stage(skipping: WorkflowEnvironment, sqlite_ledger: Ledger) -> AsyncIt
         workflow_runner=runner,
     ):
         yield stage
+    await ledger.close()

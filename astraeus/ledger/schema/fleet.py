@@ -54,6 +54,7 @@ machine = Table(
     Column("used_memory", BigInteger, nullable=False, server_default="0"),
     Column("session", String(64), nullable=False),
     Column("heard_at", Double, nullable=False),
+    Column("heard_since", Double),
     CheckConstraint("state IN ('Ready', 'Down', 'Returning')", name="state"),
     CheckConstraint("used_gpus >= 0", name="used_gpus"),
     CheckConstraint(f"gpus BETWEEN 0 AND {GPUS_MAX}", name="gpus"),

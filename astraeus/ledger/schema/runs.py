@@ -201,6 +201,7 @@ worker = Table(
     Column("started_at", Double),
     Column("ended_at", Double),
     Column("gate_opened_at", Double),
+    Column("stop_at", Double),
     CheckConstraint("desired IN ('hold', 'run', 'stop')", name="desired"),
     CheckConstraint("observed IN ('none', 'preparing', 'arrived', 'running', 'exited', 'failed')", name="observed"),
     Index(
