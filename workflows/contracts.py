@@ -164,7 +164,7 @@ async def gang_situation(ref: AttemptRef) -> Situation:
 
 @activity.defn
 async def disown_undead(ref: AttemptRef) -> list[str]:
-    """Give up on members that survive SIGKILL, and keep their machines out of new work; names them."""
+    """Give up on members that survive SIGKILL, and keep their machines out of new work; names all of the attempt."""
     raise NotImplementedError
 
 

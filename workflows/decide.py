@@ -42,8 +42,9 @@ def outcome(life: RunLife, end: Situation) -> Outcome:
     if end.succeeded:
         done = "All workers exited with code 0" if end.size != 1 else "The worker exited with code 0"
         return Outcome("succeeded", done, "Succeeded", done, budget)
-    if life.undead:
-        return _undead(life, end, budget)
+    # The answers alone name them in histories from before the ledger kept them.
+    if undead := end.undead or life.undead:
+        return _undead(undead, end, budget)
     cause = end.intent or (life.stop.cause if life.stop else None)
     who = end.intent_by or (life.stop.who if life.stop else "astraeus")
     if end.failure and cause == "cancelled" and not _ends_the_run(life, budget):
@@ -80,9 +81,9 @@ def _cancelled(who: str, budget: RestartBudget) -> Outcome:
     return Outcome("cancelled", reason, "Cancelled", reason, budget, actor=who)
 
 
-def _undead(life: RunLife, end: Situation, budget: RestartBudget) -> Outcome:
+def _undead(undead: list[str], end: Situation, budget: RestartBudget) -> Outcome:
     """A process that cannot be killed ends the run: the next attempt could meet it."""
-    detail = words.undead(life.undead)
+    detail = words.undead(undead)
     reason = f"{detail}; the machine is drained"
     state = "Cancelled" if end.intent == "cancelled" else "Failed"
     return Outcome(end.cause or end.intent or "exited", detail, state, reason, budget)

@@ -250,7 +250,7 @@ class RunWorkflow(Steps):
             message = await self.wait(any_of("gone", "machine_lost"), now() + pause, "stop: SIGTERM, grace, SIGKILL")
             situation = await self.look()
             if message is None and not situation.gone:
-                life.undead += await self.disown()
+                life.undead = list(dict.fromkeys([*life.undead, *await self.disown()]))
                 situation = await self.look()
                 pause = min(pause, RECONCILE_SECONDS)
             if not situation.gone and workflow.info().is_continue_as_new_suggested():

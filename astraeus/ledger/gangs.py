@@ -193,6 +193,7 @@ async def situation(tx: Tx, ref: AttemptRef) -> Situation:
         gone=all(member.gone for member in members),
         missing=[worker_name(row["name"], rank) for rank in _ranks(row) if rank not in came],
         lingering=[worker_name(row["name"], m.rank) for m in members if m.desired == "stop" and not m.gone],
+        undead=[f"{worker_name(row['name'], m.rank)} on {m.machine}" for m in members if m.disowned],
         grace_seconds=max((member.grace_seconds for member in members), default=float(DEFAULT_GRACE_SECONDS)),
         intent=row["intent"],
         intent_by=row["intent_by"],
@@ -229,7 +230,7 @@ async def _machines_of(tx: Tx, claim_id: int, rank: int | None) -> Sequence[Any]
 async def _members(tx: Tx, ref: AttemptRef) -> Sequence[Any]:
     query = (
         select(worker.c.rank, worker.c.desired, worker.c.gone, worker.c.arrived_at, worker.c.ended_at)
-        .add_columns(worker.c.grace_seconds)
+        .add_columns(worker.c.grace_seconds, worker.c.machine, worker.c.disowned)
         .where(worker.c.run_uid == ref.run_uid, worker.c.attempt == ref.attempt)
     )
     return (await tx.conn.execute(query.order_by(worker.c.rank))).all()

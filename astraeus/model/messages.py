@@ -65,7 +65,7 @@ class Situation(Lenient):
     Times are seconds since the epoch by the ledger's clock. `failure` is the earliest genuine failure, in
     words (`resnet-64gpu-5 exited with code 1`), `cause` its kind. `decided_at` is when success, failure or an order to
     stop made the end certain, `ended_at` when its last member had ended, once all are gone. `missing` names members
-    not yet at the barrier.
+    not yet at the barrier, `undead` those that were given up on, with their machines.
     """
 
     now: float
@@ -86,6 +86,7 @@ class Situation(Lenient):
     gone: bool = True
     missing: list[str] = []
     lingering: list[str] = []
+    undead: list[str] = []
     grace_seconds: float = 30.0
     intent: str | None = None
     intent_by: str | None = None

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import select
 from support.clock import Clocked
 from support.fleet import FakeAgent, GangScene, ref
+from support.scene import CLUSTER
 
-from astraeus.ledger import undead
+from astraeus.ledger import machines, undead
 from astraeus.ledger.runs import RunRow
 from astraeus.ledger.tables import machine
 from astraeus.model.agent import HEARTBEAT_SECONDS
@@ -61,6 +62,19 @@ async def test_a_member_that_its_machine_cannot_kill_is_given_up_on(scene: GangS
     await scene.check()
 
 
+async def test_a_verdict_whose_answer_was_lost_is_answered_again(scene: GangScene, clock: Clocked) -> None:
+    row, agent = await scene.running("a", NAMES)
+    await scene.stop(row)
+    await heard(clock, LONG, agent)
+    named = await disown(scene, row)
+    async with scene.ledger.transaction() as tx:
+        await machines.return_machine(tx, CLUSTER, "m-0", "ada")
+    assert await disown(scene, row) == named == ["a-0 on m-0", "a-1 on m-1"]
+    assert (await scene.situation(row)).undead == named
+    assert await cordoned(scene) == ["m-1"]
+    assert (await scene.kinds(row)).count("gone") == 1
+
+
 async def test_a_stop_that_was_ordered_in_an_outage_counts_from_contact(scene: GangScene, clock: Clocked) -> None:
     row, agent = await scene.running("a", NAMES)
     await scene.stop(row)
@@ -96,6 +110,9 @@ async def test_each_machine_has_a_contact_of_its_own(scene: GangScene, clock: Cl
     await heard(clock, LONG - 40, near, far)
     assert await disown(scene, row) == ["a-0 on m-0"]
     assert await cordoned(scene) == ["m-0"]
+    await heard(clock, LONG, near, far)
+    assert await disown(scene, row) == ["a-0 on m-0", "a-1 on m-1"]
+    assert await cordoned(scene) == ["m-0", "m-1"]
 
 
 async def test_a_gang_that_was_heard_for_hours_has_its_grace_from_the_order(scene: GangScene, clock: Clocked) -> None:

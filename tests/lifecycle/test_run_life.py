@@ -304,6 +304,15 @@ async def test_a_process_that_survives_sigkill_ends_the_run_and_is_named(live: L
     assert round(world.when("disown_undead")[0] - world.when("stop_gang")[0]) == 90
 
 
+async def test_a_workflow_made_anew_finds_in_the_ledger_what_survived_sigkill(live: Live) -> None:
+    over = Known(granted_at=0.0, intent="restarted", intent_by="alice", undead=["resnet-64gpu-3 on m-3"])
+    async with live(on_enter=[nothing, place], on_start=[nothing, arrive], attempts={1: over}) as world:
+        assert await state_of(world) == "Failed"
+    assert world.closed[0].reason == "resnet-64gpu-3 on m-3 survived SIGKILL for 60 s; the machine is drained"
+    assert len(world.claims) == 1
+    assert not world.when("disown_undead")
+
+
 async def test_a_silent_machine_is_waited_for_and_its_loss_ends_the_wait(live: Live) -> None:
     async with live(on_open=[fail, succeed], on_stop=[keep_living], undead_shown=False) as world:
         with world.env.auto_time_skipping_disabled():

@@ -3,8 +3,10 @@
 from lifecycle.stage import Stage
 from sqlalchemy import select
 from support.clock import Clocked
-from support.fleet import FakeAgent
+from support.fleet import FakeAgent, ref
 
+from activities.gang import Gang
+from astraeus.executors.agent import AgentExecutor
 from astraeus.ledger.runs import RunRow
 from astraeus.ledger.tables import machine
 from astraeus.model.run import RunView
@@ -62,4 +64,19 @@ async def test_what_outlives_sigkill_after_an_outage_ends_the_run_in_time(stage:
     await later(stage, 170)
     view = await heard(stage, row, 190, agent)
     assert (view.state, view.reason) == ("Failed", SURVIVED)
+    assert await cordoned(stage) == ["m-0", "m-1"]
+
+
+async def test_a_verdict_whose_answer_was_lost_ends_the_run_all_the_same(stage: Stage) -> None:
+    row = await stage.submit("a", 2)
+    agent = await living(stage, row, 2)
+    await stage.order(row, "restart")
+    ledger = stage.scene.ledger
+    assert isinstance(ledger, Clocked)
+    for _ in range(20):
+        ledger.ahead += 5
+        await agent.sync()
+    assert len(await Gang(ledger, stage.courier, AgentExecutor(ledger)).disown_undead(ref(row))) == 2
+    view = await heard(stage, row, 30, agent)
+    assert (view.state, view.reason, view.attempt) == ("Failed", SURVIVED, 1)
     assert await cordoned(stage) == ["m-0", "m-1"]

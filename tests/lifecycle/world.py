@@ -89,6 +89,7 @@ class Known:
     intent: str | None = None
     intent_by: str | None = None
     intent_why: str | None = None
+    undead: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -189,7 +190,8 @@ class World:
         self.calls.append(("disown_undead", await self.now()))
         known = self.at(ref.attempt)
         known.gone = known.gone or self.undead_shown
-        return [f"{self.name}-3 on m-3"] if self.undead_shown else []
+        known.undead = [f"{self.name}-3 on m-3"] if self.undead_shown else []
+        return known.undead
 
     @activity.defn
     async def close_attempt(self, closing: Closing) -> None:

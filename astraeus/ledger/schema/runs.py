@@ -202,6 +202,7 @@ worker = Table(
     Column("ended_at", Double),
     Column("gate_opened_at", Double),
     Column("stop_at", Double),
+    Column("disowned", Boolean, nullable=False, server_default=false()),
     CheckConstraint("desired IN ('hold', 'run', 'stop')", name="desired"),
     CheckConstraint("observed IN ('none', 'preparing', 'arrived', 'running', 'exited', 'failed')", name="observed"),
     Index(
