@@ -1,5 +1,6 @@
 """Room for the first claim that does not fit: which machines are kept for it, and when it can have them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from astraeus.placement.choose import Found, pick_gpus, rails_on
 from astraeus.placement.fleet import Bools, Floats, Ints
 from astraeus.placement.freeing import SOONEST_SECONDS, Freeing
 from astraeus.placement.holdings import Taking
+from astraeus.placement.kinds import Kind
 from astraeus.placement.ladder import MACHINE_LEVEL
 from astraeus.placement.need import Need, Shape
 from astraeus.placement.room import Room
@@ -64,8 +66,7 @@ def gather(owed: Owed, room: Room, freeing: Freeing, now: float) -> Gathering | 
     others are better.
     """
     best: tuple[tuple[float, int, int, int], Found] | None = None
-    for level, shape in owed.need.steps:
-        times = freeing.times(room.view(shape.kind), owed.others)
+    for level, shape, times in _timed(owed, room, freeing):
         chosen = _soonest(level, shape, room, times, owed.own)
         if chosen is None:
             continue
@@ -83,18 +84,26 @@ def gather(owed: Owed, room: Room, freeing: Freeing, now: float) -> Gathering | 
     return Gathering(likely, best[0][0], now - owed.waited + TOGETHER_SECONDS)
 
 
+def _timed(owed: Owed, room: Room, freeing: Freeing, likely: bool = False) -> Iterator[tuple[int, Shape, Floats]]:
+    """The steps of a need, with the time at which each machine has room for a worker of that shape."""
+    known: dict[Kind, Floats] = {}
+    for level, shape in owed.need.steps:
+        if shape.kind not in known:
+            known[shape.kind] = freeing.times(room.view(shape.kind), owed.others, likely)
+        yield level, shape, known[shape.kind]
+
+
 def _likely(owed: Owed, room: Room, freeing: Freeing, now: float) -> Found | None:
     """Machines likely to be free not much later than any, on the tightest level and in the fewest leaf groups.
 
     Those kept before are kept as long as they are such.
     """
     steps: list[_Step] = []
-    for level, shape in owed.need.steps:
-        times = freeing.times(room.view(shape.kind), owed.others, likely=True)
+    for level, shape, times in _timed(owed, room, freeing, likely=True):
         chosen = _soonest(level, shape, room, times, owed.own)
         if chosen is not None:
-            domain, rows, times = chosen
-            steps.append(_Step(level, shape, times, domain, float(times[rows].max())))
+            domain, rows, sharing = chosen
+            steps.append(_Step(level, shape, sharing, domain, float(sharing[rows].max())))
     if not steps or np.isinf(soonest := min(step.last for step in steps)):
         return None
     by = now + LONGER * max(soonest - now, SOONEST_SECONDS)

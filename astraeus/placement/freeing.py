@@ -1,7 +1,7 @@
 """When machines have room for a worker again, as what runs there ends: at the latest, and as far as is likely."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Freeing:
     holdings: Holdings
     now: float
     _given: list[tuple[Taking, float]] = field(default_factory=list)
-    _sorted: dict[tuple[bool, int], _Ends] = field(default_factory=dict)
+    _sorted: dict[Any, _Ends] = field(default_factory=dict)
 
     def take(self, taking: Taking, limit: float | None) -> None:
         """A run of this time limit starts there now."""
@@ -78,21 +78,29 @@ class Freeing:
             fits &= room.memory[rows] + held.memory >= kind.memory
         times = np.full(room.fleet.size, np.inf)
         # Of the ends on one machine after which the worker fits, the first is written last.
-        times[rows[fits][::-1]] = held.ends[fits][::-1]
+        times[rows[fits][::-1]] = np.maximum(held.ends[fits][::-1], self.now)
         return np.where(view.usable, np.where(view.fit, self.now, times), np.nan)
 
     def _ends(self, likely: bool) -> _Ends:
-        key = likely, len(self._given)
-        if key not in self._sorted:
-            held, now = self.holdings, self.now
-            began = np.concatenate([held.started, *(np.full(taking.rows.size, now) for taking, _ in self._given)])
-            ends = np.where(held.stopping, now, np.maximum(held.ends, now))
-            ends = np.concatenate([ends, *(np.full(taking.rows.size, end) for taking, end in self._given)])
-            if likely:
-                ends = np.minimum(ends, now + np.maximum(now - began, SOONEST_SECONDS))
-            everything = held.taking(np.ones(held.rows.size, np.bool_))
-            self._sorted[key] = _Ends.of(joined([everything, *(taking for taking, _ in self._given)]), ends)
-        return self._sorted[key]
+        # By time limits they are the same in every pass until a run starts or ends.
+        memo = self.holdings.memo if not likely and not self._given else self._sorted
+        key = "ends", likely, len(self._given)
+        if key not in memo:
+            memo[key] = self._ends_anew(likely)
+        ends: _Ends = memo[key]
+        return ends
+
+    def _ends_anew(self, likely: bool) -> _Ends:
+        held, now = self.holdings, self.now
+        takings = [held.taking(np.ones(held.rows.size, np.bool_)), *(taking for taking, _ in self._given)]
+        sizes = [taking.rows.size for taking, _ in self._given]
+        ends = np.concatenate(
+            [np.where(held.stopping, -np.inf, held.ends), np.repeat([end for _, end in self._given], sizes)]
+        )
+        if likely:
+            began = np.concatenate([held.started, np.full(sum(sizes), now)])
+            ends = np.minimum(ends, now + np.maximum(now - began, SOONEST_SECONDS))
+        return _Ends.of(joined(takings), ends)
 
 
 def _millionths(cores: Floats) -> Ints:
