@@ -79,7 +79,7 @@ def gather(owed: Owed, room: Room, freeing: Freeing, now: float) -> Gathering | 
     if best is None:
         return None
     likely = _likely(owed, room, freeing, now) if np.isinf(best[0][0]) and owed.waited < TOGETHER_SECONDS else None
-    if likely is None:
+    if likely is None or np.array_equal(likely.rows, best[1].rows):
         return Gathering(best[1], best[0][0], None)
     return Gathering(likely, best[0][0], now - owed.waited + TOGETHER_SECONDS)
 
