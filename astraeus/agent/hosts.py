@@ -7,7 +7,7 @@ from pathlib import Path
 
 from astraeus.agent import disk
 from astraeus.agent.disk import State
-from astraeus.agent.processes import Watch
+from astraeus.agent.processes import Remains, Watch
 from astraeus.model.agent import Desired, MachineReport, WorkerReport
 from astraeus.model.machine import MachineFacts
 
@@ -27,6 +27,7 @@ class Worker:
     state: State | None = None
     shim: tuple[int, int] | None = None
     watch: Watch | None = None
+    watched: bool = False
     starting: asyncio.Task[None] | None = None
     forked: bool = False
     booted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -48,6 +49,14 @@ class Worker:
     def ended(self) -> bool:
         """Whether no process of it is left."""
         return self.state is not None and self.state.ended
+
+    @property
+    def remains(self) -> Remains | None:
+        """What may be left of it without its shim; None once it has ended, or before it has a process."""
+        state = self.state
+        if state is None or state.ended or not state.pid or not state.pid_started:
+            return None
+        return Remains(state.pid, state.pid_started, self.directory, fresh=self.watched)
 
     def report(self, state: State, now: float) -> WorkerReport:
         """What there is to say of it in this state."""

@@ -188,6 +188,7 @@ class Keeper:
         try:
             pid, started = worker.shim or (0, 0)
             worker.watch = processes.Watch(pid, started, lambda: self._shim_gone(worker))
+            worker.watched = True
         except ProcessLookupError:
             self._shim_gone(worker)
         except OSError as fault:
@@ -212,8 +213,8 @@ class Keeper:
 
     async def _bury(self, worker: Worker) -> None:
         """End what a dead shim left, then say so in its place."""
-        if worker.state is not None:
-            processes.kill_group(worker.state.pgid, worker.state.pid_started)
+        if worker.remains:
+            await worker.remains.end()
         await processes.sweep(lambda mark: mark == worker.mark)
         if worker.forgotten:
             return
@@ -312,15 +313,17 @@ class Keeper:
         worker.host.workers.pop(worker.key, None)
         self._by_path.pop(str(worker.directory.relative_to(self.root)), None)
 
-    def abandon(self, host: Host) -> None:
+    async def abandon(self, host: Host) -> None:
         """Kill the workers of a machine and know nothing of them any more; nothing is written of it."""
-        for worker in list(host.workers.values()):
+        workers = list(host.workers.values())
+        for worker in workers:
             self._cancel(worker)
             self._drop(worker)
             if worker.watch:
                 worker.watch.kill()
-            if worker.state:
-                processes.kill_group(worker.state.pgid, worker.state.pid_started)
+        for remains in [worker.remains for worker in workers]:
+            if remains:
+                await remains.end()
 
     async def stop_all(self) -> None:
         """Stop every worker with its grace, start none any more, and return when all have ended."""

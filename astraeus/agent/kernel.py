@@ -5,6 +5,7 @@ import errno
 import os
 import time
 from collections import defaultdict
+from typing import NamedTuple
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
@@ -55,20 +56,34 @@ def pivot_root(new: str, old: str) -> None:
     _check(_libc.syscall(number, os.fsencode(new), os.fsencode(old)), "pivot_root")
 
 
-def stat_of(pid: int) -> tuple[str, int, int] | None:
-    """(state letter, parent, start time in clock ticks since boot) of a process, or None when there is none."""
+class Stat(NamedTuple):
+    """What the kernel says of a process; it started that many clock ticks after boot."""
+
+    letter: str
+    parent: int
+    session: int
+    start: int
+
+    @property
+    def dead(self) -> bool:
+        """Whether only its entry is left."""
+        return self.letter in "ZX"
+
+
+def stat_of(pid: int) -> Stat | None:
+    """The process of that number, or None when there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return fields[0].decode(), int(fields[1]), int(fields[19])
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def start_time(pid: int) -> int | None:
     """When a process started, in ticks since boot; None when it is gone or a zombie. With the pid it is unique."""
     found = stat_of(pid)
-    return found[2] if found and found[0] not in "ZX" else None
+    return found.start if found and not found.dead else None
 
 
 def pids() -> list[int]:
@@ -82,7 +97,7 @@ def descendants(root: int) -> list[int]:
     for pid in pids():
         found = stat_of(pid)
         if found:
-            children[found[1]].append(pid)
+            children[found.parent].append(pid)
     reached, left = [], [root]
     while left:
         below = children.get(left.pop(), [])

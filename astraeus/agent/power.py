@@ -22,7 +22,7 @@ class Power:
         """Kill everything on a machine as a power fault would: nothing is written, nobody is told."""
         async with self._turn:
             host.set_power(False)
-            self._keeper.abandon(host)
+            await self._keeper.abandon(host)
             await clear(host.directory)
 
     async def on(self, host: Host) -> None:

@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from agent.double import Agent, Api, alive, launch, worker
+from agent.double import Agent, Api, alive, launch, unmarked, worker
 
 from astraeus.agent.control import power, stop_all, unplug
 from astraeus.model.errors import Away, Conflict
@@ -31,15 +31,18 @@ def boot(api: Api, machine: str) -> str:
 
 
 def test_power_off_kills_everything_and_tells_nobody(api: Api, agent: Agent, tmp_path: Path) -> None:
-    script = f"setsid sh -c 'echo $$ > {tmp_path}/far; trap \"\" TERM; sleep 1000; true' & exec sleep 1000"
-    pid = started(api, agent, script)
+    left = tmp_path / "left"
+    script = f"setsid sh -c 'echo $$ > {tmp_path}/far; trap \"\" TERM; sleep 1000; true' & {unmarked(left)} & "
+    pid = started(api, agent, script + "exec sleep 1000")
     other = started(api, agent, "exec sleep 1000", "run2/1/0", "m-1")
     far = tmp_path / "far"
     api.until(lambda: far.exists() and far.read_text(), "far")
+    api.until(lambda: left.exists() and left.read_text(), "left")
     told, first = len(api.reports[KEY]), boot(api, "m-0")
     power(agent.directory, "m-0", False)
     assert not alive(pid)
     assert not alive(int(far.read_text()))
+    assert not alive(int(left.read_text()))
     assert alive(other)
     assert not [found for found in agent.marked() if f"{KEY}@" in Path(f"/proc/{found}/environ").read_text()]
     api.until_syncs(2)

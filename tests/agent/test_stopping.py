@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from agent.double import Agent, Api, alive, launch, worker
+from agent.double import Agent, Api, alive, launch, unmarked, worker
 
 KEY = "run1/1/0"
 OUTLIVE = """
@@ -135,6 +135,14 @@ def test_a_killed_shim_takes_its_worker_along_and_the_agent_says_so(api: Api, ag
     assert (over.state, over.signal, over.error) == ("exited", 9, "its shim was killed, and the worker with it")
     assert not alive(further)
     assert not [pid for pid in agent.marked() if alive(pid)]
+
+
+def test_a_killed_shim_leaves_nothing_of_its_workers_session(api: Api, agent: Agent, tmp_path: Path) -> None:
+    running(api, f"{unmarked(tmp_path / 'left', far=True)} & exec sleep 1000")
+    left = until_file(api, tmp_path / "left")
+    os.kill(agent.shim("m-0", KEY), signal.SIGKILL)
+    assert api.until_over(KEY).signal == 9
+    assert not alive(left)
 
 
 def test_a_shim_that_does_not_obey_is_killed_by_the_agent(api: Api, agent: Agent) -> None:

@@ -1,11 +1,13 @@
 """Training outlives the agent, and an agent that starts again knows all of it."""
 
+import json
 import os
 import signal
 import subprocess
 from pathlib import Path
 
-from agent.double import Agent, Api, alive, launch, worker
+import pytest
+from agent.double import Agent, Api, alive, launch, unmarked, worker
 
 from astraeus.agent.tidy import remove_old
 
@@ -69,6 +71,42 @@ def test_a_shim_killed_while_the_agent_is_away(api: Api, agent: Agent, tmp_path:
     agent.start()
     assert api.until_over(KEY).signal == 9
     assert not alive(int(far.read_text()))
+
+
+def test_what_a_killed_shim_left_is_ended_before_its_worker_is_reported(api: Api, agent: Agent, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    pid = started(api, agent, f"{unmarked(left)} & exec sleep 1000")
+    api.until(lambda: left.exists() and left.read_text(), "left")
+    agent.end(signal.SIGKILL)
+    os.kill(agent.shim("m-0", KEY), signal.SIGKILL)
+    api.until(lambda: not alive(pid), "the worker dies with its shim")
+    agent.start()
+    assert api.until_over(KEY).signal == 9
+    assert not alive(int(left.read_text()))
+
+
+@pytest.mark.parametrize("leader_lives", [True, False])
+def test_a_session_that_has_the_number_of_a_worker_long_dead_is_left_alone(
+    api: Api, agent: Agent, leader_lives: bool
+) -> None:
+    pid = started(api, agent, "exec sleep 1000")
+    agent.end(signal.SIGKILL)
+    os.kill(agent.shim("m-0", KEY), signal.SIGKILL)
+    api.until(lambda: not alive(pid), "the worker dies with its shim")
+    script = "sleep 1000 >&- & echo $!; " + ("wait" if leader_lives else "")
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True) as stranger:
+        assert stranger.stdout
+        child = int(stranger.stdout.readline())
+        try:
+            if not leader_lives:
+                stranger.wait()
+            file = agent.place("m-0", KEY) / "state.json"
+            file.write_text(json.dumps(json.loads(file.read_text()) | {"pid": stranger.pid, "pgid": stranger.pid}))
+            agent.start()
+            assert api.until_over(KEY).signal == 9
+            assert alive(child)
+        finally:
+            os.killpg(stranger.pid, signal.SIGKILL)
 
 
 def test_no_worker_is_ever_started_twice(api: Api, agent: Agent, tmp_path: Path) -> None:
