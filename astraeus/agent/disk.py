@@ -94,12 +94,17 @@ def read_state(directory: Path) -> State | None:
 
 
 def read_started(directory: Path) -> tuple[int, int] | None:
-    """(pid, start time) of the shim that took the worker, or None when none did."""
+    """(pid, start time) of the shim that took the worker, or None when none did, or nobody can read which."""
     try:
         pid, _, started = (directory / "started").read_text().partition(" ")
         return int(pid), int(started)
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return None
+
+
+def was_taken(directory: Path) -> bool:
+    """Whether a shim took the worker, be it that nobody can read which."""
+    return os.path.lexists(directory / "started")
 
 
 def open_workers(machine: Path) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """A machine as its agent sees it: its boot, whether it has power and a network, its workers."""
 
 import asyncio
+import logging
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from astraeus.agent.disk import State
 from astraeus.agent.processes import Remains, Watch
 from astraeus.model.agent import Desired, MachineReport, WorkerReport
 from astraeus.model.machine import MachineFacts
+
+log = logging.getLogger("astraeus.agent")
 
 
 @dataclass(eq=False, slots=True)
@@ -86,8 +89,7 @@ class Host:
         self.facts_due = True
         self.applied = 0
         self._fixed_boot = boot_id is not None
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kept = disk.read_json(directory / "machine.json") or {}
+        self._kept = kept = disk.read_json(directory / "machine.json") or {}
         self.boot_id: str = boot_id or kept.get("boot_id") or str(uuid.uuid4())
         self.powered: bool = self._fixed_boot or kept.get("powered", True)
         self.plugged: bool = self._fixed_boot or kept.get("plugged", True)
@@ -120,7 +122,15 @@ class Host:
 
     def _keep(self) -> None:
         kept = {"boot_id": self.boot_id, "powered": self.powered, "plugged": self.plugged}
-        disk.write_json(self.directory / "machine.json", kept)
+        if kept == self._kept:
+            return
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            disk.write_json(self.directory / "machine.json", kept)
+            self._kept = kept
+        except OSError as fault:
+            # An agent that ended for it would lose the machine, and every gang on it.
+            log.error("cannot write down how %s is; the next agent may take it for rebooted: %s", self.name, fault)
 
     def report(self, with_facts: bool) -> MachineReport:
         """Its part of a sync."""

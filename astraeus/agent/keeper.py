@@ -67,7 +67,8 @@ class Keeper:
                 if known and known.boot_id == host.boot_id:
                     self._adopt(host, directory)
                 else:
-                    disk.forget(directory)
+                    with suppress(OSError):
+                        disk.forget(directory)
 
     async def reread(self) -> None:
         """Look at the workers now and then, for news that a full pipe lost."""
@@ -185,9 +186,12 @@ class Keeper:
         self._look(worker)
 
     def _watch(self, worker: Worker) -> None:
+        if worker.shim is None:
+            # Which it was is lost, as an empty file is what a fall of the machine leaves of a young one.
+            self._shim_gone(worker)
+            return
         try:
-            pid, started = worker.shim or (0, 0)
-            worker.watch = processes.Watch(pid, started, lambda: self._shim_gone(worker))
+            worker.watch = processes.Watch(*worker.shim, lambda: self._shim_gone(worker))
             worker.watched = True
         except ProcessLookupError:
             self._shim_gone(worker)
@@ -218,12 +222,18 @@ class Keeper:
         await processes.sweep(lambda mark: mark == worker.mark)
         if worker.forgotten:
             return
-        if disk.read_started(worker.directory) is None:
+        if not disk.was_taken(worker.directory):
             self._never_began(worker, "its shim could not start")
-        else:
-            opened = worker.state.gate_opened_at if worker.state else None
-            error = "its shim was killed, and the worker with it"
+            return
+        opened = worker.state.gate_opened_at if worker.state else None
+        error = "its shim was killed, and the worker with it"
+        try:
             self._settle(worker, {"state": "exited", "signal": 9, "error": error, "gate_opened_at": opened})
+        except OSError as fault:
+            # The same full disk may have kept the shim from saying how it ended: no signal is known.
+            error = f"how it ended could not be written down: {fault.strerror or fault}"
+            log.warning("%s: %s", worker.key, error)
+            self._take(worker, State("exited", time.time(), error=error, gate_opened_at=opened))
 
     def _hear(self) -> None:
         try:

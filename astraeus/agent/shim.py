@@ -19,6 +19,8 @@ from astraeus.agent import kernel, mounts
 
 TICKS = os.sysconf("SC_CLK_TCK")
 ERROR_LENGTH = 500
+WRITE_AGAIN_SECONDS = 1.0
+WRITE_TRIES_AT_THE_END = 30
 
 
 def run(directory: str, payload: bytes) -> None:
@@ -34,14 +36,15 @@ def run(directory: str, payload: bytes) -> None:
 def claim(pid: int, directory: str = ".") -> bool:
     """Take the right to decide this worker's life, which exists once: a hard link either comes to be or does not."""
     draft = os.path.join(directory, f"started.{pid}")
-    with open(draft, "w") as file:
-        file.write(f"{pid} {kernel.start_time(pid)}")
     try:
+        with open(draft, "w") as file:
+            file.write(f"{pid} {kernel.start_time(pid)}")
         os.link(draft, os.path.join(directory, "started"))
     except FileExistsError:
         return False
     finally:
-        os.unlink(draft)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
     return True
 
 
@@ -73,13 +76,15 @@ class Shim:
         self.ended: int | None = None
         self.unread = b""
         self.told_all = False
+        self.unwritten = False
 
     def keep(self) -> None:
         """Start the process, obey orders, and record how it ended."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
         if self.spec["notice"]:
-            os.write(self.log, self.spec["notice"].encode() + b"\n")
+            with suppress(OSError):
+                os.write(self.log, self.spec["notice"].encode() + b"\n")
         oom_before = kernel.oom_kills()
         self.pid = os.fork()
         if self.pid == 0:
@@ -93,9 +98,18 @@ class Shim:
         self.conclude(oom_before)
 
     def tell(self, **news: Any) -> None:
-        """Write the state down and poke the agent; it is no matter if none listens."""
+        """Take over news and have the agent know them."""
         self.state.update(news, at=time.time())
-        write_state(".", self.state)
+        self.write()
+
+    def write(self) -> None:
+        """Write the state down and poke the agent; it is no matter if none listens. A full disk may have room later."""
+        try:
+            write_state(".", self.state)
+        except OSError:
+            self.unwritten = True
+            return
+        self.unwritten = False
         with suppress(OSError):
             poke = os.open(self.spec["poke"], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with suppress(OSError):
@@ -108,8 +122,7 @@ class Shim:
         for source in (self.control, self.status_out, self.woken):
             poller.register(source, select.POLLIN)
         while self.ended is None:
-            wait = None if self.deadline is None else max(0, self.deadline - time.monotonic()) * 1000
-            for source, _ in poller.poll(wait):
+            for source, _ in poller.poll(self.patience()):
                 if source == self.control:
                     self.obey(os.read(self.control, 4096))
                 elif source == self.status_out:
@@ -117,12 +130,20 @@ class Shim:
                         poller.unregister(self.status_out)
                 else:
                     drain(self.woken)
+            if self.unwritten:
+                self.write()
             self.reap()
             if self.ended is None and self.deadline is not None and time.monotonic() >= self.deadline:
                 self.ours = True
                 return
         while self.progress():
             pass
+
+    def patience(self) -> float | None:
+        """How many milliseconds there are until something is due; None when nothing is."""
+        due = [] if self.deadline is None else [max(0.0, self.deadline - time.monotonic())]
+        due += [WRITE_AGAIN_SECONDS] if self.unwritten else []
+        return min(due) * 1000 if due else None
 
     def obey(self, orders: bytes) -> None:
         """Orders are lines: `run`, `stop <grace seconds>`, `kill`. Each may be repeated."""
@@ -218,6 +239,13 @@ class Shim:
             self.tell(state="exited", signal=-code, oom=oom)
         for used in ("scratch", "staging"):
             shutil.rmtree(used, ignore_errors=True)
+        # What filled the disk may have been in there, or will go. Without a word from here nobody knows the exit code.
+        for _ in range(WRITE_TRIES_AT_THE_END):
+            if not self.unwritten:
+                return
+            self.write()
+            if self.unwritten:
+                time.sleep(WRITE_AGAIN_SECONDS)
 
 
 class Child:
