@@ -12,9 +12,10 @@ from typing import Any
 
 from astraeus.agent import disk, kernel, processes, shim
 from astraeus.agent.births import Nursery
+from astraeus.agent.directories import Directories
 from astraeus.agent.disk import State
 from astraeus.agent.hosts import Host, Worker
-from astraeus.agent.launches import Launches, payload
+from astraeus.agent.launches import Launches, bind, payload
 from astraeus.model.agent import Desired, DesiredWorker
 from astraeus.model.errors import Invalid
 
@@ -43,6 +44,7 @@ class Keeper:
         self.hosts = {host.name: host for host in hosts}
         self._launches, self._nursery, self._changed, self._nofile = launches, nursery, changed, list(nofile)
         self._by_path: dict[str, Worker] = {}
+        self._directories = Directories()
         self._boots = asyncio.Semaphore(STARTING_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._poke = -1
@@ -139,8 +141,10 @@ class Keeper:
     async def _start(self, worker: Worker, item: DesiredWorker) -> None:
         try:
             launch = await self._launches.get(worker.run_uid, worker.attempt)
+            # Not among the boots, where a few drives that hang would take all places.
+            binds = [await bind(worker, drive, self.root, self._directories) for drive in launch.drives]
+            content = payload(worker, item, launch, binds, self.root, self._nofile)
             async with self._boots:
-                content = payload(worker, item, launch, self.root, self._nofile)
                 self._prepare(worker)
                 worker.forked = True
                 pid = await self._nursery.fork(worker.directory, content)

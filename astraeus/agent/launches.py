@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from astraeus.agent.directories import Directories
 from astraeus.agent.disk import safe
 from astraeus.agent.hosts import Worker
 from astraeus.agent.link import Link
@@ -59,7 +60,9 @@ class Launches:
                 await call
 
 
-def payload(worker: Worker, wanted: DesiredWorker, launch: Launch, root: Path, nofile: list[int]) -> dict[str, Any]:
+def payload(
+    worker: Worker, wanted: DesiredWorker, launch: Launch, binds: list[dict[str, Any]], root: Path, nofile: list[int]
+) -> dict[str, Any]:
     """Everything a shim must know to run the worker. The user's variables win over the injected ones."""
     image = f"image {launch.image} is not used by the agent executor"
     notice = f"{image}: the command runs on the machine's own file system"
@@ -71,7 +74,7 @@ def payload(worker: Worker, wanted: DesiredWorker, launch: Launch, root: Path, n
         "poke": str(root / "poke"),
         "argv": [launch.command, *launch.args],
         "env": environment,
-        "binds": [_bind(worker, drive, root) for drive in launch.drives],
+        "binds": binds,
         "files": [{"target": path, "value": config.value} for config in launch.configs for path in config.mounts],
         "notice": notice if launch.image else None,
         "nofile": nofile,
@@ -87,11 +90,12 @@ def clean_environment() -> dict[str, str]:
     return kept
 
 
-def _bind(worker: Worker, drive: DriveBind, root: Path) -> dict[str, Any]:
+async def bind(worker: Worker, drive: DriveBind, root: Path, directories: Directories) -> dict[str, Any]:
+    """A drive of the worker, with a directory that is there, however long that takes."""
     if drive.path is not None:
         source = Path(drive.path)
         try:
-            source.mkdir(exist_ok=True)
+            await directories.make(source, parents=False)
         except FileExistsError:
             raise Invalid(f"drive {drive.name}: {source} is not a directory on {worker.host.name}") from None
         except OSError as fault:
@@ -100,5 +104,5 @@ def _bind(worker: Worker, drive: DriveBind, root: Path) -> dict[str, Any]:
     else:
         base = worker.host.directory / "drives" if drive.kind == "machine" else root / "shared"
         source = base.joinpath(*(safe(part) for part in drive.workspace.split("/")), safe(drive.name))
-        source.mkdir(parents=True, exist_ok=True)
+        await directories.make(source, parents=True)
     return {"name": drive.name, "source": str(source), "target": drive.mount_path, "read_only": drive.read_only}
