@@ -12,14 +12,13 @@ from sqlalchemy import delete, select, update
 from astraeus.ledger import findings, networks, tables
 from astraeus.ledger.core import Tx
 from astraeus.ledger.findings import News
+from astraeus.ledger.locating import locate
 from astraeus.ledger.notices import cluster_event
-from astraeus.ledger.places import EVERY_PORT
 from astraeus.ledger.tables import machine, nic, topology_fabric, topology_finding, topology_place, topology_scan
 from astraeus.ledger.upsert import insert_or_replace
 from astraeus.model.errors import Conflict, NotFound
-from astraeus.model.machine import FABRIC, LEAF, SPINE
 from astraeus.topology.counting import Reading
-from astraeus.topology.derive import LINK_BYTES, Derived, DerivedFabric, Place
+from astraeus.topology.derive import LINK_BYTES, Derived, DerivedFabric
 from astraeus.topology.identity import Known
 from astraeus.topology.owners import Inventory, Owned
 from astraeus.topology.scan import guid_of, guid_text
@@ -28,7 +27,6 @@ from astraeus.topology.sites import Site
 LOST_MOST = 0.2
 """A scan that lost more of a fabric's links than this since the last one is held."""
 KEPT_SECONDS = 30 * 86_400.0
-ROWS_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,8 @@ async def apply(
     await _prune(tx, cluster)
     for fabric in derived.fabrics:
         await _write_fabric(tx, cluster, fabric)
-    changed = await _place(tx, cluster, derived, site)
     scanned = [fabric.known.name for fabric in derived.fabrics]
+    changed = await locate(tx, cluster, derived, site, scanned)
     news = await findings.reconcile(tx, cluster, derived.findings, scanned, derived.counted, actor)
     runs = await networks.review(tx, cluster, changed)
     for name in changed:
@@ -252,45 +250,6 @@ def _readings(packed: bytes | None) -> tuple[Reading, ...]:
         ends = {name: name.partition("/") for name in ports}
         found.append(Reading(at, {(int(guid, 16), int(port)): ports[name] for name, (guid, _, port) in ends.items()}))
     return tuple(found)
-
-
-async def _place(tx: Tx, cluster: str, derived: Derived, site: Site) -> list[str]:
-    """Write the places that changed; answers their machines."""
-    p = topology_place.c
-    query = select(p.machine, p.labels, p.ports, p.source).where(p.cluster == cluster)
-    old = {row.machine: row for row in await tx.conn.execute(query)}
-    scanned = {fabric.known.name for fabric in derived.fabrics}
-    new: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {}
-    for name, row in old.items():
-        if row.source == "scan" and row.labels.get(FABRIC) in scanned and name not in derived.places:
-            new[name] = row.labels, {EVERY_PORT: {"up": False}}, "scan"
-    for name, labels in site.places.items():
-        before = old.get(name)
-        known = dict(before.labels) if before else {}
-        new[name] = {**known, **labels}, before.ports if before else {}, before.source if before else "file"
-    for name, place in derived.places.items():
-        kept = new[name][0] if name in new else (old[name].labels if name in old else {})
-        new[name] = {**kept, **_labels(place)}, place.ports, "scan"
-    changed = sorted(
-        name
-        for name, found in new.items()
-        if name not in old or found != (old[name].labels, old[name].ports, old[name].source)
-    )
-    rows = [
-        {"cluster": cluster, "machine": name, "at": tx.now}
-        | dict(zip(("labels", "ports", "source"), new[name], strict=True))
-        for name in changed
-    ]
-    for i in range(0, len(rows), ROWS_AT_ONCE):
-        replaced = insert_or_replace(
-            tx, topology_place, rows[i : i + ROWS_AT_ONCE], ("labels", "ports", "source", "at")
-        )
-        await tx.conn.execute(replaced)
-    return changed
-
-
-def _labels(place: Place) -> dict[str, str | None]:
-    return {FABRIC: place.fabric, SPINE: place.spine, LEAF: place.leaf}
 
 
 def _summary(derived: Derived) -> dict[str, Any]:

@@ -1,12 +1,10 @@
 """Scans in the ledger: one change each, places over agents' words, findings, networks of runs, measurements."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 from sqlalchemy import select, update
 from support.fabrics import A, B, derived, everything, inventory, scan, truth, with_counters
 from support.fleet import FakeAgent, GangScene
+from support.scans import NOTHING, rows, take, without
 from support.scene import CLUSTER
 
 from astraeus.ledger import measured, networks, topology
@@ -21,7 +19,6 @@ from astraeus.topology.derive import Derived, derive
 from astraeus.topology.scan import Scan
 from astraeus.topology.sites import Site
 
-NOTHING = Site()
 PLACE = {
     "network": "leaf:leaf-0",
     "words": "one leaf group",
@@ -47,20 +44,6 @@ async def scene(ledger: Ledger) -> GangScene:
             ],
         )
     return found
-
-
-async def take(scene: GangScene, found: Scan, *, force: bool = False, site: Site = NOTHING) -> topology.Outcome:
-    """Derive and apply a scan, as the API does."""
-    async with scene.ledger.reading() as tx:
-        before = await topology.read_state(tx, CLUSTER)
-    told = derive(found, before.inventory, before.known, before.at)
-    async with scene.ledger.transaction() as tx:
-        return await topology.apply(tx, CLUSTER, before, told, site, "ada", b"outputs", force)
-
-
-async def rows(scene: GangScene, query: Any) -> Sequence[Any]:
-    async with scene.ledger.reading() as tx:
-        return (await tx.conn.execute(query)).all()
 
 
 async def test_the_inventory_is_what_agents_reported(scene: GangScene) -> None:
@@ -119,15 +102,6 @@ async def test_too_much_lost_is_held_and_applied_by_an_operator(scene: GangScene
     back = await take(scene, everything(A))
     assert (back.machines_changed, back.news.closed) == (9, 9)
     assert all(port.up for one in (await scene.snapshot()).machines for port in one.ports)
-
-
-def without(found: Scan, machines: int) -> Scan:
-    """A scan without the first machines' links."""
-    gone = tuple(f"node{i:03} " for i in range(1, machines + 1))
-    for guid, node in found.nodes.items():
-        if node.description.startswith(gone):
-            found.peers.pop(found.peers.pop((guid, 1)))
-    return found
 
 
 async def test_a_few_lost_links_are_applied(scene: GangScene) -> None:
