@@ -52,16 +52,27 @@ class News:
 
 
 async def reconcile(
-    tx: Tx, cluster: str, found: Sequence[Finding], fabrics: Collection[str], counted: bool, actor: str
+    tx: Tx,
+    cluster: str,
+    found: Sequence[Finding],
+    fabrics: Collection[str],
+    gone: Collection[str],
+    counted: bool,
+    actor: str,
 ) -> News:
-    """Write down what a scan of these fabrics found."""
+    """Write down what a scan of these fabrics found; all that was found on those that are `gone` is closed."""
     f = topology_finding.c
-    query = select(f.id, f.key, f.kind, f.place, f.message).where(f.cluster == cluster, f.closed_at.is_(None))
-    known = {row.key: row for row in await tx.conn.execute(query.where(f.fabric.in_(fabrics)).order_by(f.id))}
+    query = select(f.id, f.key, f.kind, f.fabric, f.place).where(f.cluster == cluster, f.closed_at.is_(None))
+    query = query.where(f.fabric.in_((*fabrics, *gone))).order_by(f.id)
+    known = {row.key: row for row in await tx.conn.execute(query)}
     now = {one.key: one for one in found}
     opened = [one for key, one in now.items() if key not in known]
     stayed = [(known[key].id, one) for key, one in now.items() if key in known]
-    closed = [row for key, row in known.items() if key not in now and (counted or row.kind not in COUNTED)]
+    closed = [
+        row
+        for key, row in known.items()
+        if key not in now and (counted or row.kind not in COUNTED or row.fabric in gone)
+    ]
     if opened:
         await tx.conn.execute(insert(topology_finding), [_row(cluster, one, tx.now) for one in opened])
     if stayed:

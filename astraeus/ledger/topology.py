@@ -19,7 +19,7 @@ from astraeus.ledger.upsert import insert_or_replace
 from astraeus.model.errors import Conflict, NotFound
 from astraeus.topology.counting import Reading
 from astraeus.topology.derive import LINK_BYTES, Derived, DerivedFabric
-from astraeus.topology.identity import Known
+from astraeus.topology.identity import SAME, Known
 from astraeus.topology.owners import Inventory, Owned
 from astraeus.topology.scan import guid_of, guid_text
 from astraeus.topology.sites import Site
@@ -83,7 +83,8 @@ async def apply(
     now = {row.name: row.scanned_at for row in await tx.conn.execute(query)}
     if now != before.scanned_at:
         raise Conflict("Another scan was applied meanwhile; send this one again.")
-    await _settle_held(tx, cluster, "discarded")
+    scanned = [fabric.known.name for fabric in derived.fabrics]
+    await _discard_held(tx, cluster, scanned)
     why = None if force else _too_much(before, derived.fabrics)
     number = uuid.uuid4().hex
     scan = {"id": number, "cluster": cluster, "at": tx.now, "actor": actor, "why": why, "summary": _summary(derived)}
@@ -96,9 +97,9 @@ async def apply(
     await _prune(tx, cluster)
     for fabric in derived.fabrics:
         await _write_fabric(tx, cluster, fabric)
-    scanned = [fabric.known.name for fabric in derived.fabrics]
-    changed = await locate(tx, cluster, derived, site, scanned)
-    news = await findings.reconcile(tx, cluster, derived.findings, scanned, derived.counted, actor)
+    gone = await _forget_joined(tx, cluster, before.known, [fabric.known for fabric in derived.fabrics])
+    changed = await locate(tx, cluster, derived, site, [*scanned, *gone])
+    news = await findings.reconcile(tx, cluster, derived.findings, scanned, gone, derived.counted, actor)
     runs = await networks.review(tx, cluster, changed)
     for name in changed:
         tx.announce("machine", f"{cluster}/{name}")
@@ -116,7 +117,7 @@ async def forget(tx: Tx, cluster: str, actor: str) -> None:
         await tx.conn.execute(delete(table).where(table.c.cluster == cluster))
     there = topology_finding.c.cluster == cluster, topology_finding.c.closed_at.is_(None)
     await tx.conn.execute(update(topology_finding).where(*there).values(closed_at=tx.now))
-    await _settle_held(tx, cluster, "discarded")
+    await _discard_held(tx, cluster)
     await networks.review(tx, cluster, names)
     for name in names:
         tx.announce("machine", f"{cluster}/{name}")
@@ -132,9 +133,10 @@ async def held(tx: Tx, cluster: str) -> Any | None:
 
 async def discard(tx: Tx, cluster: str, actor: str) -> None:
     """Drop the scan that is held. Raises NotFound when none is."""
-    if await held(tx, cluster) is None:
+    waiting = await held(tx, cluster)
+    if waiting is None:
         raise NotFound(f"No scan of {cluster} is held.")
-    await _settle_held(tx, cluster, "discarded")
+    await _discard_held(tx, cluster, waiting.summary["fabrics"])
     tx.announce("cluster", cluster)
     await cluster_event(tx, cluster, "topology_discarded", actor, "The scan that was held is dropped")
 
@@ -146,9 +148,27 @@ async def fabrics(tx: Tx, cluster: str) -> list[dict[str, Any]]:
     return [{"name": row.name, "scanned_at": row.scanned_at, **row.summary} for row in await tx.conn.execute(query)]
 
 
-async def _settle_held(tx: Tx, cluster: str, state: str) -> None:
-    there = topology_scan.c.cluster == cluster, topology_scan.c.state == "held"
-    await tx.conn.execute(update(topology_scan).where(*there).values(state=state, body=None))
+async def _discard_held(tx: Tx, cluster: str, fabrics: Collection[str] | None = None) -> None:
+    """Drop what is held of any of these fabrics, or of all; a scan of one fabric says nothing of the others."""
+    t = topology_scan.c
+    query = select(t.id, t.summary).where(t.cluster == cluster, t.state == "held")
+    waiting = (await tx.conn.execute(query)).all()
+    dropped = [row.id for row in waiting if fabrics is None or not set(fabrics).isdisjoint(row.summary["fabrics"])]
+    await tx.conn.execute(update(topology_scan).where(t.id.in_(dropped)).values(state="discarded", body=None))
+
+
+async def _forget_joined(tx: Tx, cluster: str, before: Sequence[Known], now: Sequence[Known]) -> list[str]:
+    """Forget fabrics whose switches are on fabrics of other names now; answers their names."""
+    names = {fabric.name for fabric in now}
+    seen = frozenset[int]().union(*(fabric.switches for fabric in now))
+    gone = [
+        fabric.name
+        for fabric in before
+        if fabric.name not in names and len(fabric.switches & seen) > SAME * len(fabric.switches)
+    ]
+    f = topology_fabric.c
+    await tx.conn.execute(delete(topology_fabric).where(f.cluster == cluster, f.name.in_(gone)))
+    return gone
 
 
 async def _prune(tx: Tx, cluster: str) -> None:

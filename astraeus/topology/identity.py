@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 
 from astraeus.topology.counting import Reading
 from astraeus.topology.graph import Graph
@@ -103,7 +104,8 @@ def _new_name(graph: Graph, taken: Collection[str]) -> str:
     ):
         candidates.append(f"sm-{guid_text(graph.initiator)}")
     candidates.append(f"ib-{guid_text(min(graph.switches))}")
-    return next((name for name in candidates if name not in taken), candidates[-1])
+    numbered = (f"{candidates[-1]}-{number}" for number in count(2))
+    return next(name for name in chain(candidates, numbered) if name not in taken)
 
 
 def _stem(group: Group) -> str:
