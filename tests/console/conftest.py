@@ -124,3 +124,10 @@ def shell(name: str, script: str, gpus: int, machines: int, **more: Any) -> dict
     task = {"command": "bash", "args": ["-c", script], "requested_resources": wanted}
     labels = more.pop("labels", {})
     return {"metadata": {"name": name, "labels": labels}, "spec": {"task_template": task, **more}}
+
+
+def write(page: Page, text: str) -> None:
+    """Replace what is in the editor, as pasting does."""
+    page.locator(".cm-content").click()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.insert_text(text)

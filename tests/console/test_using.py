@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from console.conftest import Console, shell
+from console.conftest import Console, shell, write
 from playwright.sync_api import Page, expect
 from support.stack import DevStack
 
@@ -15,13 +15,6 @@ pytestmark = pytest.mark.slow
 
 RECIPE = Path(__file__).parents[2] / "deploy" / "examples" / "train-64gpu.json"
 FOREVER = "for i in $(seq 100000); do echo step $i of worker $RANK; sleep 0.1; done"
-
-
-def write(page: Page, text: str) -> None:
-    """Replace what is in the editor, as pasting does."""
-    page.locator(".cm-content").click()
-    page.keyboard.press("ControlOrMeta+A")
-    page.keyboard.insert_text(text)
 
 
 def confirm(page: Page, order: str, button: str, why: str = "") -> None:

@@ -2,12 +2,20 @@
 import { Editor } from "./editor.js";
 import { Question, StartsBy } from "./parts.js";
 
-const PART = 400_000;
+const PART = 125_000; // It is quoted twice on its way, which makes up to seven letters of one; a message takes a million.
 const NO_JSON = /line (\d+), column/;
 
 // A key for this press of the button: pressed again after an answer was lost, it starts no second run.
 function key() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function keep(place, text) {
+  try {
+    sessionStorage.setItem(place, text);
+  } catch {
+    // What is too large to keep is kept in the page only.
+  }
 }
 
 export const NewRun = {
@@ -16,17 +24,21 @@ export const NewRun = {
   props: { shown: Object },
   data() {
     const place = `astraeus-draft:${location.pathname}${location.search}`;
-    return { place, first: sessionStorage.getItem(place) || this.shown.text, source: this.shown.source,
-      faults: [], plan: null, error: "", busy: false, checking: false, template: "", saved: "", key: key(), asked: 0 };
+    const first = sessionStorage.getItem(place) || this.shown.text;
+    const sent = JSON.parse(sessionStorage.getItem(`${place}:sent`) || "{}");
+    return { place, first, written: first, source: this.shown.source, key: sent.text === first ? sent.key : key(),
+      faults: [], plan: null, error: "", busy: false, checking: false, template: "", saved: "", asked: 0 };
   },
   methods: {
     changed(text) {
       this.saved = "";
-      this.key = key();
-      try {
-        sessionStorage.setItem(this.place, text);
-      } catch {
-        // A draft too large to keep is kept in the page only.
+      // The editor says what it was given too, and that is no change.
+      if (text !== this.written) {
+        this.written = text;
+        this.key = key();
+        // Without a change there is no draft: the template may be another when one comes back.
+        if (text === this.shown.text) sessionStorage.removeItem(this.place);
+        else keep(this.place, text);
       }
       clearTimeout(this.timer);
       this.checking = true;
@@ -36,11 +48,14 @@ export const NewRun = {
     async send(name, values) {
       const text = this.$refs.editor.text();
       const id = key();
-      for (let from = 0; from + PART < text.length; from += PART) {
-        await this.act("part", { id, text: text.slice(from, from + PART) });
+      let from = 0;
+      while (text.length - from > PART) {
+        const half = /[\ud800-\udbff]/.test(text[from + PART - 1]); // Half a character cannot be sent.
+        const end = from + PART - (half ? 1 : 0);
+        await this.act("part", { id, text: text.slice(from, end) });
+        from = end;
       }
-      const rest = text.length > PART ? text.slice(PART * Math.floor((text.length - 1) / PART)) : text;
-      return this.act(name, { ...values, id, text: rest });
+      return this.act(name, { ...values, id, text: text.slice(from) });
     },
     async check() {
       const asked = ++this.asked;
@@ -60,9 +75,12 @@ export const NewRun = {
     },
     async start() {
       this.busy = true;
+      // The page may be loaded anew before the answer comes.
+      keep(`${this.place}:sent`, JSON.stringify({ text: this.$refs.editor.text(), key: this.key }));
       try {
         const run = await this.send("start", { key: this.key });
         sessionStorage.removeItem(this.place);
+        sessionStorage.removeItem(`${this.place}:sent`);
         location.assign(this.link("runs", run.cluster, run.name));
       } catch (error) {
         this.refused(error);
