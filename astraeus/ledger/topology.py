@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, delete, select, update
 
 from astraeus.ledger import findings, networks, tables
 from astraeus.ledger.core import Tx
@@ -55,22 +55,37 @@ class Outcome:
 async def read_state(tx: Tx, cluster: str) -> State:
     """What is known of a cluster's network now."""
     names = frozenset(await tx.conn.scalars(select(machine.c.name).where(machine.c.cluster == cluster)))
-    query = select(nic.c.node_guid, nic.c.machine, nic.c.device, nic.c.rail).where(
-        nic.c.cluster == cluster, nic.c.node_guid.is_not(None), nic.c.link == "infiniband"
-    )
-    adapters = {}
-    for text, name, device, rail in await tx.conn.execute(query.order_by(nic.c.machine, nic.c.rail)):
-        if (guid := guid_of(text)) is not None:
-            adapters[guid] = Owned(name, device, rail)
+    adapters, renamed = await _adapters(tx, cluster)
     fabrics = select(topology_fabric).where(topology_fabric.c.cluster == cluster).order_by(topology_fabric.c.name)
     rows = (await tx.conn.execute(fabrics)).all()
     return State(
         inventory=Inventory(names, adapters),
-        known=tuple(_known(row.name, row.identity, _readings(row.counters)) for row in rows),
+        known=tuple(_known(row.name, row.identity, renamed, _readings(row.counters)) for row in rows),
         links={row.name: _unpacked(row.links) for row in rows},
         scanned_at={row.name: row.scanned_at for row in rows},
         at=tx.now,
     )
+
+
+async def _adapters(tx: Tx, cluster: str) -> tuple[dict[int, Owned], frozenset[str]]:
+    """Whose adapter each GUID is, and machines whose adapters others have now.
+
+    A renamed machine leaves what it had under its old name: of two with one GUID it is of who was heard last.
+    """
+    own = and_(machine.c.cluster == nic.c.cluster, machine.c.name == nic.c.machine)
+    query = (
+        select(nic.c.node_guid, nic.c.machine, nic.c.device, nic.c.rail)
+        .join(machine, own)
+        .where(nic.c.cluster == cluster, nic.c.node_guid.is_not(None), nic.c.link == "infiniband")
+        .order_by(machine.c.heard_at, nic.c.machine, nic.c.rail)
+    )
+    found = {}
+    had = set()
+    for text, name, device, rail in await tx.conn.execute(query):
+        if (guid := guid_of(text)) is not None:
+            found[guid] = Owned(name, device, rail)
+            had.add(name)
+    return found, frozenset(had - {owned.machine for owned in found.values()})
 
 
 async def apply(
@@ -189,7 +204,7 @@ def _too_much(before: State, now: Sequence[DerivedFabric]) -> str | None:
     return None
 
 
-def _known(name: str, identity: Mapping[str, Any], readings: tuple[Reading, ...]) -> Known:
+def _known(name: str, identity: Mapping[str, Any], renamed: Collection[str], readings: tuple[Reading, ...]) -> Known:
     def numbers(texts: Sequence[str]) -> list[int]:
         return [guid for text in texts if (guid := guid_of(text)) is not None]
 
@@ -199,7 +214,7 @@ def _known(name: str, identity: Mapping[str, Any], readings: tuple[Reading, ...]
         managers=tuple(numbers(identity["managers"])),
         leaf_groups={group: frozenset(numbers(leaves)) for group, leaves in identity["leaf_groups"].items()},
         spine_groups={group: frozenset(numbers(above)) for group, above in identity["spine_groups"].items()},
-        machines=frozenset(identity["machines"]),
+        machines=frozenset(identity["machines"]).difference(renamed),
         readings=readings,
     )
 

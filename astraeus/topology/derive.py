@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,8 +117,9 @@ def derive(
     for scene in scenes:
         findings.extend(_findings(scene))
     findings.extend(wiring.isolated(scenes))
+    here = frozenset(nic.host for scene in scenes for nic in scene.shape.graph.adapters())
     return Derived(
-        fabrics=tuple(_fabric(scene) for scene in scenes),
+        fabrics=tuple(_fabric(scene, here) for scene in scenes),
         places=_places(scenes),
         findings=tuple(_once(findings)),
         problems=tuple(scan.problems),
@@ -150,8 +151,10 @@ def _once(findings: Sequence[Finding]) -> Iterator[Finding]:
             yield finding
 
 
-def _fabric(scene: Scene) -> DerivedFabric:
+def _fabric(scene: Scene, here: Collection[str]) -> DerivedFabric:
     shape, names, graph = scene.shape, scene.names, scene.shape.graph
+    # Who is missing is missed by the next scan too, unless another fabric has it.
+    away = (names.known.machines if names.known else frozenset()).difference(here)
     return DerivedFabric(
         known=Known(
             name=names.fabric,
@@ -163,7 +166,7 @@ def _fabric(scene: Scene) -> DerivedFabric:
             spine_groups={
                 name: spine_key(shape, members) for name, members in zip(names.spine_groups, shape.spines, strict=True)
             },
-            machines=frozenset(shape.by_host),
+            machines=away.union(shape.by_host),
             readings=scene.readings,
         ),
         groups=tuple(_group(scene, number) for number in range(len(shape.groups))),
