@@ -51,7 +51,8 @@ class Follower:
             # Named, so that a connection made again goes on with the same attempt of the same run.
             run = self._calls.run(parts[0])
             own = [worker for worker in run["workers"] if worker["rank"] == parts[1] and worker["machine"]]
-            self._attempt = int(own[0]["attempt"]) if own else None
+            # An attempt that waits for room has no log yet; the one before it is the last that does.
+            self._attempt = int(own[0]["attempt"] if own else max(0, run["attempt"] - 1)) or None
             self._worker = worker_name(run["metadata"]["uid"], parts[1])
         patiently(self._once)
 

@@ -39,15 +39,25 @@ def history(api: FakeApi, ids: Iterable[int], streams: list[bytes]) -> list[str 
 
 def test_a_log_goes_on_where_the_connection_broke(astra: Any, api: FakeApi) -> None:
     answers = iter([Broken(b"one\ntw"), Broken(b""), b"one\ntwo\nthree\n"])
-    api.on("GET /runs/a", run_document("a", attempt=3))
+    api.on("GET /runs/a", run_document("a", attempt=3, workers=[{"rank": 0, "attempt": 3, "machine": "m-1"}]))
     api.on("GET /runs/uid-a/logs/uid-a-0", lambda _: next(answers))
     result = astra("logs", "a-0", "-f")
     assert (result.exit_code, result.stdout) == (0, "one\ntwo\nthree\n")
     assert {request["query"]["attempt"][0] for request in api.requests[1:]} == {"3"}
 
 
+@pytest.mark.parametrize(("attempt", "asked"), [(4, ["3"]), (1, None)])
+def test_a_log_that_is_followed_while_its_run_waits_is_of_the_attempt_before(
+    astra: Any, api: FakeApi, attempt: int, asked: list[str] | None
+) -> None:
+    api.on("GET /runs/a", run_document("a", attempt=attempt, workers=[]))
+    api.on("GET /runs/uid-a/logs/uid-a-0", b"one\n")
+    assert astra("logs", "a-0", "-f").stdout == "one\n"
+    assert api.requests[-1]["query"].get("attempt") == asked
+
+
 def test_a_log_that_is_followed_is_of_its_workers_own_attempt(astra: Any, api: FakeApi) -> None:
-    workers = [{"rank": 0, "attempt": 5}, {"rank": 1, "attempt": 2}]
+    workers = [{"rank": 0, "attempt": 5, "machine": "m-1"}, {"rank": 1, "attempt": 2, "machine": "m-2"}]
     api.on("GET /runs/a", run_document("a", attempt=5, workers=workers))
     api.on("GET /runs/uid-a/logs/uid-a-1", b"one\n")
     assert astra("logs", "a-1", "-f").stdout == "one\n"
