@@ -1,6 +1,9 @@
 """A stack with the console, and browsers that note every request and every error."""
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,6 +119,13 @@ def token(stack: DevStack, role: str) -> str:
     assert answer.status_code == 201, answer.text
     text: str = answer.json()["token"]
     return text
+
+
+def admin(stack: DevStack, *words: str) -> str:
+    """What `python -m worker.admin` prints on the stack's ledger."""
+    environment = os.environ | {"ASTRAEUS_LEDGER_URL": f"sqlite+aiosqlite:///{stack.directory}/ledger.db"}
+    command = [sys.executable, "-m", "worker.admin", *words]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def shell(name: str, script: str, gpus: int, machines: int, **more: Any) -> dict[str, Any]:

@@ -1,24 +1,11 @@
 """The queue's page says how workspaces stand, as soon as an operator has given them quotas and shares."""
 
-import os
-import subprocess
-import sys
-
 import httpx
 import pytest
-from console.conftest import Console, shell
+from console.conftest import Console, admin, shell
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.slow
-
-
-def operator_token(console: Console) -> str:
-    ledger = f"sqlite+aiosqlite:///{console.stack.directory}/ledger.db"
-    command = [sys.executable, "-m", "worker.admin", "operator-token"]
-    done = subprocess.run(
-        command, env=os.environ | {"ASTRAEUS_LEDGER_URL": ledger}, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
 
 
 def test_quotas_and_shares_are_on_the_queue_page_at_once(console: Console) -> None:
@@ -29,7 +16,7 @@ def test_quotas_and_shares_are_on_the_queue_page_at_once(console: Console) -> No
     stack.reach("holds", "Running")
     answer = httpx.patch(
         f"{stack.facts['api']}/share",
-        headers={"Authorization": f"Bearer {operator_token(console)}"},
+        headers={"Authorization": f"Bearer {admin(stack, 'operator-token')}"},
         json={"gpu_quota": 24, "share": 3},
         timeout=10,
     )

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from api.auth import Scope
 from api.console.chart import colour, tiles
@@ -12,7 +12,9 @@ from api.services import fleet
 from api.services.fleet import MachineOrder
 from api.services.orders import MachineOrderInput
 from api.services.runs import known_cluster
+from astraeus.ledger.core import Tx
 from astraeus.ledger.tables import allocation, claim, machine, run
+from astraeus.model.machine import MachineView
 from astraeus.placement.types import Snapshot
 
 HISTORY = 50
@@ -68,26 +70,32 @@ async def load_one(scope: Scope, params: Params) -> Values:
     async with scope.state.ledger.reading() as tx:
         there = (machine.c.cluster == view.cluster) & (machine.c.name == view.name)
         since = (await tx.conn.execute(select(machine.c.state_since).where(there))).scalar_one()
-        attempts = (
-            select(
-                *run.c["uid", "name", "workspace"], *claim.c["attempt", "granted_at", "released_at", "cause", "detail"]
-            )
-            .join(claim, claim.c.run_uid == run.c.uid)
-            .join(allocation, allocation.c.claim == claim.c.id)
-            .where(allocation.c.cluster == view.cluster, allocation.c.machine == view.name)
-            .order_by(claim.c.granted_at.desc())
-            .limit(HISTORY)
-        )
-        history = [dict(row) for row in (await tx.conn.execute(attempts)).mappings()]
-    for attempt in history:
-        attempt["ours"] = attempt.pop("workspace") == scope.workspace.id
+        now, history = await _runs(tx, scope, view)
     shown = view.model_dump(mode="json", exclude={"heard_seconds_ago"}) | {
         "health": colour(view.state.lower(), view.cordoned, view.runs),
         "why": view.drain_reason,
         "by": view.drained_by,
         "free": view.free_gpus if view.state == "Ready" and not view.cordoned else 0,
     }
-    return {"machine": shown, "since": since, "history": history}
+    return {"machine": shown, "since": since, "history": history, "now": now}
+
+
+async def _runs(tx: Tx, scope: Scope, view: MachineView) -> tuple[list[Values], list[Values]]:
+    """Who holds something of the machine now, and the attempts that ran there; workers by themselves as their run."""
+    uid = func.coalesce(run.c.parent, run.c.uid).label("uid")
+    who = (uid, run.c.name, (run.c.workspace == scope.workspace.id).label("ours"))
+    placed = run.join(claim, claim.c.run_uid == run.c.uid).join(allocation, allocation.c.claim == claim.c.id)
+    here = (allocation.c.cluster == view.cluster) & (allocation.c.machine == view.name)
+    now = select(*who).select_from(placed).where(here, allocation.c.live).order_by(run.c.name).distinct()
+    attempts = (
+        select(*who, *claim.c["attempt", "granted_at", "released_at", "cause", "detail"])
+        .select_from(placed)
+        .where(here)
+        .order_by(claim.c.granted_at.desc())
+        .limit(HISTORY)
+    )
+    holders, history = [[dict(row) for row in (await tx.conn.execute(q)).mappings()] for q in (now, attempts)]
+    return holders, history
 
 
 def _order(kind: MachineOrder) -> Do:

@@ -104,7 +104,7 @@ export const Machine = {
         <p v-if="one.broken_gpus.length" class="bad">Broken: {{ one.broken_gpus.join(", ") }}</p><p v-if="one.doubtful_gpus.length" class="warn">Doubtful: {{ one.doubtful_gpus.join(", ") }}</p></section>
       <section class="card"><h2>State</h2><p class="value">{{ one.state }}</p><p class="soft">for <span-of :from="shown.since"></span-of></p>
         <p>{{ one.cpu_cores }} cores, {{ (one.memory_bytes / 2 ** 30).toFixed(0) }} GiB</p></section>
-      <section class="card"><h2>Runs now</h2><p v-if="!one.runs.length" class="soft">None.</p><p v-for="run in one.runs" :key="run"><a :href="link('runs', one.cluster, run)">{{ run }}</a></p></section>
+      <section class="card"><h2>Runs now</h2><p v-if="!shown.now.length" class="soft">None.</p><p v-for="run in shown.now" :key="run.uid"><a v-if="run.ours" :href="link('runs', one.cluster, run.name) + '?uid=' + run.uid">{{ run.name }}</a><span v-else>{{ run.name }}</span></p></section>
     </div>
     <section class="card"><h2>Ports</h2><p v-if="!one.nics.length" class="soft">None reported.</p>
       <div class="row wrap"><span v-for="nic in one.nics" :key="nic.device + nic.port" class="label" :class="{ 'bad-note': !nic.up }">{{ nic.device }}:{{ nic.port }} · {{ nic.link }} {{ nic.gbps }} Gb/s · rail {{ nic.rail }} · {{ nic.up ? "up" : "down" }}</span></div></section>
