@@ -123,7 +123,11 @@ def find_gpus() -> Gpus:
 
 def read_gpus(nvml: Any) -> Gpus:
     """Ask NVML, which is initialised, for the GPUs. `CUDA_DEVICE_ORDER` is its order, the PCI bus's."""
-    count = int(nvml.nvmlDeviceGetCount())
+    try:
+        count = int(nvml.nvmlDeviceGetCount())
+    except nvml.NVMLError as fault:
+        log.warning("the GPUs of this machine cannot be counted: %s", fault)
+        return Gpus()
     models: list[str] = []
     doubtful: list[int] = []
     broken: list[int] = []
@@ -132,16 +136,17 @@ def read_gpus(nvml: Any) -> Gpus:
         try:
             device = nvml.nvmlDeviceGetHandleByIndex(index)
             name = nvml.nvmlDeviceGetName(device)
-            models.append(name.decode() if isinstance(name, bytes) else name)
-            answering.append(device)
+            failed, suspect = _remapping(nvml, device)
+            suspect = suspect or _uncorrected(nvml, device)
         except nvml.NVMLError as fault:
             log.warning("GPU %d does not answer: %s", index, fault)
             broken.append(index)
             continue
-        failed, suspect = _remapping(nvml, device)
+        models.append(name.decode() if isinstance(name, bytes) else name)
+        answering.append(device)
         if failed:
             broken.append(index)
-        elif suspect or _uncorrected(nvml, device):
+        elif suspect:
             doubtful.append(index)
     if len(set(models)) > 1:
         log.warning("the GPUs of this machine are not of one model: %s", ", ".join(sorted(set(models))))
@@ -153,7 +158,8 @@ def _remapping(nvml: Any, device: Any) -> tuple[bool, bool]:
     """(a row could not be remapped, a row waits to be remapped)."""
     try:
         _, _, pending, failure = nvml.nvmlDeviceGetRemappedRows(device)
-    except nvml.NVMLError:
+    except nvml.NVMLError as fault:
+        _unless_lost(nvml, fault)
         return False, False
     return bool(failure), bool(pending)
 
@@ -164,9 +170,16 @@ def _uncorrected(nvml: Any, device: Any) -> bool:
         count = nvml.nvmlDeviceGetTotalEccErrors(
             device, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
         )
-    except nvml.NVMLError:
+    except nvml.NVMLError as fault:
+        _unless_lost(nvml, fault)
         return False
     return int(count) > 0
+
+
+def _unless_lost(nvml: Any, fault: Any) -> None:
+    """Raises the fault where it says more than that this kind of GPU cannot be asked that."""
+    if getattr(fault, "value", None) == nvml.NVML_ERROR_GPU_IS_LOST:
+        raise fault
 
 
 def route_to(api: str) -> str:

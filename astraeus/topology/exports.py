@@ -112,12 +112,13 @@ def _switches(machines: Iterable[Located]) -> tuple[list[Switch], list[str]]:
         elif key[0]:
             tops[key[0]].append(names[key])
     several = [spine for _, spine in spines]
+    used = set(names.values())
     for top, spine in sorted(spines, key=_natural):
-        word = _word(spine if several.count(spine) == 1 else f"{top}-{spine}")
+        word = _free(spine if several.count(spine) == 1 else f"{top}-{spine}", used)
         found.append((word, ",".join(spines[top, spine]), ""))
         if top:
             tops[top].append(word)
-    found.extend((_word(top), ",".join(tops[top]), "") for top in sorted(tops, key=natural))
+    found.extend((_free(top, used), ",".join(tops[top]), "") for top in sorted(tops, key=natural))
     return found, without
 
 
@@ -125,6 +126,15 @@ def _unique(nodes: Mapping[tuple[str, str, str], object]) -> dict[tuple[str, str
     """A leaf group's name, with its fabric where two fabrics have the same."""
     leaves = [key[2] for key in nodes]
     return {key: _word(key[2] if leaves.count(key[2]) == 1 else f"{key[0]}-{key[1]}-{key[2]}") for key in nodes}
+
+
+def _free(name: str, used: set[str]) -> str:
+    """A name that no other switch has: some networks call two tiers the same."""
+    word = _word(name)
+    while word in used:
+        word += "-up"
+    used.add(word)
+    return word
 
 
 def _natural(key: tuple[str, ...]) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 import re
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal
 
 from astraeus.topology import iblinkinfo, ibnetdiscover
@@ -10,6 +11,7 @@ from astraeus.topology.scan import Scan, merged
 
 Tool = Literal["ibnetdiscover", "iblinkinfo", "ibqueryerrors", "sminfo"]
 TEXT_MOST = 512 * 1024 * 1024
+PART = 16 * 1024
 
 NODE_ERRORS = re.compile(r'Errors for (?:0x[0-9a-fA-F]{1,16} )?".*"')
 PORT_ERRORS = re.compile(r"GUID 0x([0-9a-fA-F]{1,16}) port (\d{1,3}|ALL):(.*)")
@@ -71,12 +73,21 @@ def parse(text: str, tool: Tool) -> Scan:
 def decode(data: bytes) -> str:
     """The text of an output, gzipped or not; what is cut off or no UTF-8 costs only itself."""
     if data[:2] == b"\x1f\x8b":
-        reader = zlib.decompressobj(31)
-        try:
-            data = reader.decompress(data, TEXT_MOST)
-        except zlib.error:
-            return ""
+        data = _unpacked(data)
     return data.decode("utf-8", "replace")
+
+
+def _unpacked(data: bytes) -> bytes:
+    """What can be read of a gzipped file, which may be several put one after the other."""
+    found, at, reader = bytearray(), 0, zlib.decompressobj(31)
+    with suppress(zlib.error):
+        while at < len(data) and len(found) < TEXT_MOST:
+            part = data[at : at + PART]
+            found += reader.decompress(part, TEXT_MOST - len(found))
+            at += len(part) - len(reader.unused_data)
+            if reader.eof:
+                reader = zlib.decompressobj(31)
+    return bytes(found)
 
 
 def together(scans: Iterable[tuple[Tool, Scan]]) -> Scan:

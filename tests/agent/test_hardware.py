@@ -1,7 +1,10 @@
 """What a computer says of itself, from a tree like the kernel's and a library like NVIDIA's."""
 
+import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from astraeus.agent import hardware
 
@@ -9,12 +12,21 @@ from astraeus.agent import hardware
 class NVMLError(Exception):
     """As the binding has it."""
 
+    def __init__(self, value: object) -> None:
+        super().__init__(value)
+        self.value = value
+
 
 class Nvml:
     """Four GPUs: one well, one with a row to be remapped, one that failed to, one that does not answer."""
 
     NVMLError = NVMLError
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
+    NVML_ERROR_GPU_IS_LOST = 15
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlShutdown(self) -> None: ...
 
     def nvmlDeviceGetCount(self) -> int:
         return 4
@@ -37,6 +49,38 @@ class Nvml:
 def test_gpus_and_their_health() -> None:
     gpus = hardware.read_gpus(Nvml())
     assert gpus == hardware.Gpus(4, "NVIDIA H100 80GB HBM3", doubtful=(1,), broken=(2, 3))
+
+
+class LostRows(Nvml):
+    """The first GPU is lost before its rows are asked for."""
+
+    def nvmlDeviceGetRemappedRows(self, device: int) -> tuple[int, int, int, int]:
+        if device == 0:
+            raise NVMLError(self.NVML_ERROR_GPU_IS_LOST)
+        return super().nvmlDeviceGetRemappedRows(device)
+
+
+class LostErrors(Nvml):
+    """The first GPU is lost before its errors are asked for."""
+
+    def nvmlDeviceGetTotalEccErrors(self, device: int, *_: Any) -> int:
+        raise NVMLError(self.NVML_ERROR_GPU_IS_LOST if device == 0 else "not supported")
+
+
+@pytest.mark.parametrize("nvml", [LostRows(), LostErrors()])
+def test_a_gpu_that_is_lost_while_it_is_asked_is_broken(nvml: Nvml) -> None:
+    gpus = hardware.read_gpus(nvml)
+    assert gpus == hardware.Gpus(4, "NVIDIA H100 80GB HBM3", doubtful=(1,), broken=(0, 2, 3))
+
+
+class Uncounted(Nvml):
+    def nvmlDeviceGetCount(self) -> int:
+        raise NVMLError("unknown error")
+
+
+def test_gpus_that_cannot_be_counted_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Uncounted())
+    assert hardware.find_gpus() == hardware.Gpus()
 
 
 def port(root: Path, device: str, bus: str, rate: str, layer: str = "InfiniBand", state: str = "4: ACTIVE") -> None:

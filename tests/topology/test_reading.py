@@ -6,7 +6,7 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fabrics import FIXTURES, A, B, D, derived, groups, scan, text
+from support.fabrics import C1, C2, FIXTURES, A, B, D, derived, groups, scan, text
 
 from astraeus.topology import iblinkinfo, ibnetdiscover, rates, tools
 from astraeus.topology.owners import described
@@ -125,6 +125,12 @@ def test_a_torn_or_false_gzip_file() -> None:
     assert tools.decode(b"\x1f\x8bnot gzip at all") == ""
     assert tools.decode(zlib.compress(b"x")[2:]) is not None
     assert len(derived(ibnetdiscover.parse(tools.decode(data[: len(data) // 2]))).fabrics) == 1
+
+
+def test_gzip_files_put_one_after_the_other_are_all_read() -> None:
+    one, other = (FIXTURES.joinpath(f"{folder}/ibnetdiscover.txt.gz").read_bytes() for folder in (C1, C2))
+    assert tools.decode(one + other) == tools.decode(one) + tools.decode(other)
+    assert tools.decode(one + other[:9] + b"torn") == tools.decode(one)
 
 
 def test_lines_that_cannot_be_read_are_listed_and_counted() -> None:

@@ -143,6 +143,19 @@ def test_leaves_of_one_name_on_two_fabrics_stay_two_switches() -> None:
     assert len(set(names)) == len(names) == 6
 
 
+def test_tiers_of_one_name_stay_two_switches() -> None:
+    machines = [Box(f"n{i}", {LEAF: f"l{i}", SPINE: "pod", FABRIC: "pod"}) for i in (1, 2)]
+    machines.append(Box("n3", {LEAF: "top", FABRIC: "top"}))
+    assert exports.slurm_conf(machines).splitlines() == [
+        "SwitchName=l1 Nodes=n1",
+        "SwitchName=l2 Nodes=n2",
+        "SwitchName=top Nodes=n3",
+        "SwitchName=pod Switches=l1,l2",
+        "SwitchName=pod-up Switches=pod",
+        "SwitchName=top-up Switches=top",
+    ]
+
+
 def test_kueue() -> None:
     topology, *nodes = yaml.safe_load_all(exports.kueue(boxes(A)))
     levels = [level["nodeLabel"] for level in topology["spec"]["levels"]]
