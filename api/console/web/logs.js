@@ -12,7 +12,7 @@ function clean(line) {
 
 export const Logs = {
   inject: ["link"],
-  props: { run: Object, attempts: Array, worker: Number, alone: Boolean },
+  props: { run: Object, attempts: Array, worker: Object, alone: Boolean },
   data() {
     return {
       rank: 0, attempt: null, follow: true, all: false, search: "", only: false, hit: -1,
@@ -55,6 +55,8 @@ export const Logs = {
       return this.version >= 0 && (this.filtered ? this.hits.length : this.lines.length);
     },
     inSight() {
+      // The last line changes though there are no more of them.
+      if (this.version < 0) return [];
       const first = Math.max(0, Math.floor(this.top / LINE) - 20);
       const end = Math.min(this.count, Math.ceil((this.top + this.height) / LINE) + 20);
       return Array.from({ length: Math.max(0, end - first) }, (_, i) => {
@@ -73,8 +75,9 @@ export const Logs = {
     this.stop?.abort();
   },
   watch: {
-    worker(rank) {
-      if (rank !== null) this.choose(rank);
+    // A new object for each click, since the same tile may be clicked again after another was chosen here.
+    worker(asked) {
+      if (asked) this.choose(asked.rank);
     },
     "run.metadata.uid"() {
       this.attempt = null;
@@ -122,13 +125,16 @@ export const Logs = {
     async read(reader) {
       const decoder = new TextDecoder();
       let rest = "";
+      let begun = false; // The last line has no end yet: a progress bar, say.
       for (;;) {
         const { value, done } = await reader.read();
         const parts = (rest + (done ? decoder.decode() : decoder.decode(value, { stream: true }))).split("\n");
         rest = parts.pop();
         if (rest.length > 4 * LONGEST) rest = rest.slice(-LONGEST);
+        if (begun) this.lines.pop();
         for (const part of parts) this.lines.push(clean(part));
-        if (done && rest) this.lines.push(clean(rest));
+        begun = rest !== "";
+        if (begun) this.lines.push(clean(rest));
         this.trim();
         this.drawSoon();
         if (done) return;

@@ -73,7 +73,7 @@ export const Run = {
       this.copied = true;
     },
     readLog(worker) {
-      this.logOf = worker;
+      this.logOf = { rank: worker };
       this.$nextTick(() => document.getElementById("logs")?.scrollIntoView({ block: "start" }));
     },
   },
