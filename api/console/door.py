@@ -60,6 +60,7 @@ async def sign_in(state: AppState, request: Request) -> Response:
     """Show the form, or take a token: it goes into a sealed cookie and nowhere else."""
     if request.method != "POST":
         return _form(request.query_params.get("next", ""))
+    wanted = ""
     try:
         form = parse_qs((await read_bytes(request, FORM_BYTES)).decode("utf-8", "replace"))
         token, wanted = form.get("token", [""])[0].strip(), form.get("next", [""])[0]
@@ -68,7 +69,7 @@ async def sign_in(state: AppState, request: Request) -> Response:
         if target is None:
             raise NotAllowed("There is no workspace yet; make one first.")
     except AstraeusError as error:
-        return _form(request.query_params.get("next", ""), error)
+        return _form(wanted, error)
     response = RedirectResponse(target, 303, NO_STORE)
     response.set_cookie(
         session.COOKIE,

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, and_, cast, func, or_, select
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 
 from astraeus.ledger.core import Tx
-from astraeus.ledger.runs import SEEN, has_label
+from astraeus.ledger.runs import SEEN, has_label, label_table
 from astraeus.ledger.tables import claim, event, run
 from astraeus.model import words
 
@@ -16,6 +16,8 @@ COLUMNS = (
     *run.c["uid", "name", "cluster", "state", "final", "reason", "network", "attempt", "held", "budget", "budget_left"],
     *run.c["submitted_at", "submitted_by", "finished_at", "labels", "priority", "spec"],
 )
+ESCAPED = str.maketrans({letter: f"/{letter}" for letter in "/%_"})
+CUTS_MOST = 8
 WORD = re.compile(r'"[^"]+"|[^\s"]+')
 
 
@@ -66,9 +68,8 @@ async def workspace_events(
     query = select(*columns).where(event.c.workspace == workspace_id)
     if before is not None:
         query = query.where(event.c.id < before)
-    for word in search.lower().replace("\0", "").split()[:8]:
-        places = (func.lower(one) for one in event.c["message", "kind", "actor", "run_name"])
-        query = query.where(or_(*(place.contains(word, autoescape=True) for place in places)))
+    for word in search.replace("\0", "").split()[:8]:
+        query = query.where(or_(*(_within(place, word) for place in event.c["message", "kind", "actor", "run_name"])))
     found = await tx.conn.execute(query.order_by(event.c.id.desc()).limit(limit))
     return list(found.mappings())
 
@@ -96,10 +97,19 @@ def _conditions(workspace_id: str, wanted: Wanted, dialect: str) -> list[ColumnE
 
 
 def _holds(word: str, dialect: str) -> ColumnElement[bool]:
-    places = (run.c.name, func.lower(cast(run.c.labels, Text)), func.lower(run.c.reason))
-    found = or_(*(place.contains(word.lower(), autoescape=True) for place in places))
-    key, equals, value = word.partition("=")
-    return or_(found, has_label(dialect, key, value)) if key and equals else found
+    # Not the labels' JSON as it is stored: letters beyond ASCII are escaped there.
+    label = label_table(dialect)
+    of_label = or_(_within(label.c.key, word), _within(label.c.value, word))
+    labelled = exists(select(1).select_from(label).where(of_label))
+    # A key may hold an equals sign itself.
+    cuts = [at for at, letter in enumerate(word) if letter == "=" and at][:CUTS_MOST]
+    spelt = (has_label(dialect, word[:at], word[at + 1 :]) for at in cuts)
+    return or_(_within(run.c.name, word), _within(run.c.reason, word), labelled, *spelt)
+
+
+def _within(place: ColumnElement[str], word: str) -> ColumnElement[bool]:
+    # The database lowers both: which letters beyond ASCII it lowers depends on it.
+    return func.lower(place).contains(func.lower(word.translate(ESCAPED)), escape="/")
 
 
 async def _arrived(tx: Tx, uids: Sequence[str]) -> Mapping[str, str]:

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, case, exists, func, or_, select, tuple_, update
 from sqlalchemy import insert as sql_insert
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.selectable import TableValuedAlias
 
 from astraeus.ledger import events, independent
 from astraeus.ledger.core import Tx
@@ -226,11 +227,16 @@ async def list_runs(
     return rows[:limit], _cursor(rows[limit - 1]) if more else None
 
 
-def has_label(dialect: str, key: str, value: str) -> ColumnElement[bool]:
-    """Whether a run has this label."""
+def label_table(dialect: str) -> TableValuedAlias:
+    """A run's labels as rows."""
     # Not a JSON path: label keys may hold any character, and paths have characters of their own.
     each = func.json_each(run.c.labels) if dialect == "sqlite" else func.json_each_text(run.c.labels)
-    label = each.table_valued("key", "value", name="label")
+    return each.table_valued("key", "value", name="label")
+
+
+def has_label(dialect: str, key: str, value: str) -> ColumnElement[bool]:
+    """Whether a run has this label."""
+    label = label_table(dialect)
     return exists(select(1).select_from(label).where(label.c.key == key, label.c.value == value))
 
 

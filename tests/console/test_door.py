@@ -93,6 +93,8 @@ async def test_signing_in_leads_back_to_where_one_was_going(house: House) -> Non
     assert asked.status_code == 303
     form = await house.client.get(asked.headers["location"])
     assert 'value="/o/acme/w/vision/runs/lab-a/resnet?uid=1&amp;x=%22"' in form.text
+    again = await house.sign_in("ast_wrong", next=RUNS + "/lab-a/resnet?uid=1")
+    assert 'value="/o/acme/w/vision/runs/lab-a/resnet?uid=1"' in again.text
     answer = await house.sign_in(house.tokens["viewer"], next=RUNS + "/lab-a/resnet?uid=1")
     assert answer.headers["location"] == RUNS + "/lab-a/resnet?uid=1"
 

@@ -67,6 +67,28 @@ async def test_a_word_with_an_equals_sign_is_a_label_as_it_is_spelt(ledger: Ledg
     assert await names(ledger, home, by="ann") == ([], 0)
 
 
+async def test_letters_beyond_ascii_and_keys_with_an_equals_sign_are_found(ledger: Ledger) -> None:
+    home = await workspace(ledger)
+    await submit(ledger, home, "one", team="Größe 実験", **{"a=b": "c=d", "user": "/50%"})
+    await submit(ledger, home, "two", team="Grosse")
+    for search in ("größe", "実験", '"team=Größe 実験"', "a=b=c=d", "a=b", "c=d", "/50%"):
+        assert await names(ledger, home, search=search) == (["one"], 1), search
+    for search in ("a=b=c", "a=c=d", "b=c=d", "u00f6"):
+        assert await names(ledger, home, search=search) == ([], 0), search
+
+
+async def test_events_are_found_by_letters_beyond_ascii(ledger: Ledger) -> None:
+    home = await workspace(ledger)
+    await submit(ledger, home, "one")
+    async with ledger.transaction() as tx:
+        row = await runs.find(tx, home.id, "one")
+        assert row
+        await orders.order(tx, row, "hold", "dev", "Übung")
+    async with ledger.reading() as tx:
+        assert len(await listing.workspace_events(tx, home.id, "DEV Übung", None, 9)) == 1
+        assert not await listing.workspace_events(tx, home.id, "U_bung", None, 9)
+
+
 async def test_events_of_the_workspace_newest_first_searched_and_cut(ledger: Ledger) -> None:
     home, other = await workspace(ledger), await workspace(ledger, "speech")
     await submit(ledger, home, "one")

@@ -250,6 +250,25 @@ def test_pages_outlive_a_killed_api(console: Console) -> None:
     expect(page.get_by_role("link", name="after-the-kill")).to_be_visible(timeout=30_000)
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_long_names_leave_room_for_the_words(console: Console, width: int) -> None:
+    stack, page, name = console.stack, console.page, f"{'r' * 48}{width}"
+    made = stack.api("POST", "/tokens", json={"name": f"{'u' * 59}{width}", "role": "editor"}).json()
+    spec = shell(name, "echo begun; sleep 600", 8, 1, start="Independent", on_failure="RestartWorker")
+    bearer = {"authorization": f"Bearer {made['token']}"}
+    assert stack.api("POST", "/runs", json=spec, headers=bearer).status_code == 201
+    stack.reach(name, "Running")
+    assert stack.api("POST", f"/runs/{name}:restart", headers=bearer).is_success
+    page.set_viewport_size({"width": width, "height": 860})
+    for path in (f"runs/lab-a/{name}", "events"):
+        console.open(path)
+        expect(page.locator(".events li", has_text=re.compile("restart.*u{59}")).first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        widths = "(all) => all.map((one) => one.children[2].getBoundingClientRect().width)"
+        assert min(page.locator(".events li").evaluate_all(widths)) > 150
+    assert stack.api("DELETE", f"/runs/{name}").is_success
+
+
 def limited(name: str, seconds: int | None) -> dict[str, Any]:
     """A run on one certain machine, for at most so long."""
     spec = shell(name, "sleep 600", 8, 1, priority=70)
