@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astraeus.placement.choose import Found, pick_gpus, rails_on
+from astraeus.placement.choose import Found, domain_of, pick_gpus, rails_on
 from astraeus.placement.fleet import Bools, Floats, Ints
 from astraeus.placement.freeing import SOONEST_SECONDS, Freeing
 from astraeus.placement.holdings import Taking
@@ -141,11 +141,10 @@ def _few_groups(step: _Step, by: float, now: float, home: Ints) -> Ints:
 
 def _kept(own: Ints, by: float, step: _Step) -> Found | None:
     """The machines kept before, if these are as many as needed, of one domain and likely to be free `by` then."""
-    domains = step.shape.kind.ids(step.level)[own]
-    together = own.size == step.shape.size and domains[0] >= 0 and bool((domains == domains[0]).all())
-    if not together or not (step.times[own] <= by).all():
+    domain = domain_of(step.level, step.shape, own)
+    if domain is None or not (step.times[own] <= by).all():
         return None
-    return Found(step.level, int(domains[0]), step.shape, np.sort(own))
+    return Found(step.level, domain, step.shape, np.sort(own))
 
 
 def _soonest(level: int, shape: Shape, room: Room, times: Floats, own: Ints) -> tuple[int, Ints, Floats] | None:

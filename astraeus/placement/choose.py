@@ -143,13 +143,15 @@ def rails_on(level: int, kind: Kind) -> Ints | None:
 
 def together(need: Need, rows: Ints) -> Shape | None:
     """The shape in which a gang can run on exactly these machines; None where they make no rung of its ladder."""
-    for level, shape in need.steps:
-        domains = shape.kind.ids(level)[rows]
-        alike = shape.size == rows.size and domains[0] >= 0 and bool((domains == domains[0]).all())
-        rails = rails_on(level, shape.kind)
-        if alike and (rails is None or np.bitwise_and.reduce(rails[rows])):
-            return shape
-    return None
+    return next((shape for level, shape in need.steps if domain_of(level, shape, rows) is not None), None)
+
+
+def domain_of(level: int, shape: Shape, rows: Ints) -> int | None:
+    """The domain of a level that these machines make a gang's room in; None where they do not."""
+    domains, rails = shape.kind.ids(level)[rows], rails_on(level, shape.kind)
+    if shape.size != rows.size or domains[0] < 0 or (domains != domains[0]).any():
+        return None
+    return None if rails is not None and not np.bitwise_and.reduce(rails[rows]) else int(domains[0])
 
 
 def _spread(size: int, view: View, rows: Ints) -> Ints:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement.drawing import applied, ask, draw
+from placement.drawing import GIB, applied, ask, draw
 
 from astraeus.placement.backfill import TOGETHER_SECONDS
 from astraeus.placement.planner import plan
@@ -23,7 +23,7 @@ def freed(snapshot: Snapshot, *names: str, reserved: tuple[Reserved, ...] = ()) 
 
 
 def beside(snapshot: Snapshot, machine: str, name: str, **values: Any) -> Snapshot:
-    """The snapshot with a run of one core and no GPU."""
+    """The snapshot with a run of one core, one GiB and no GPU."""
     held = Holding(
         claim=9000 + len(snapshot.holdings),
         run_uid=f"uid-{name}",
@@ -33,7 +33,7 @@ def beside(snapshot: Snapshot, machine: str, name: str, **values: Any) -> Snapsh
         machine=machine,
         gpu_mask=0,
         cpu_cores=1.0,
-        memory_bytes=0,
+        memory_bytes=GIB,
         **values,
     )
     return replace(snapshot, holdings=(*snapshot.holdings, held))
@@ -51,10 +51,14 @@ def test_the_time_told_is_the_first_at_which_time_limits_free_the_room(dice: Ran
     for letter in "abcdefghijklmn":
         runs[letter] = {"ends_at": dice.choice([None, *range(100, 1000, 100)])}
     drawn = draw("\n".join(lines), runs)
-    drawn = beside(drawn, "m00", "small", ends_at=dice.choice([50.0, 950.0]))
+    for machine in drawn.machines:
+        if dice.random() < 0.5:
+            drawn = beside(drawn, machine.name, f"small-{machine.name}", ends_at=dice.choice([50.0, 950.0]))
     size = dice.randint(1, 4)
     gpus = dice.choice([4, 8]) * size
-    gang = ask("N", 1, gpus=gpus, machines=size, **dice.choice([{}, INFINIBAND, {"within": "leaf"}]))
+    # All cores or all memory of a machine for 8 GPUs.
+    beyond = dice.choice([{}, {"cpu": 24}, {"memory": 256 * GIB}])
+    gang = ask("N", 1, gpus=gpus, machines=size, **beyond, **dice.choice([{}, INFINIBAND, {"within": "leaf"}]))
     world = replace(drawn, asks=(gang,))
     decided = plan(world, 0.0)
     if decided.grants:
@@ -78,6 +82,12 @@ def test_a_run_that_takes_nothing_a_gang_needs_does_not_put_it_off() -> None:
     decided = plan(world, 0.0)
     assert decided.waits[0].starts_by == 200.0
     assert not plan(freed(world, "a", reserved=decided.reserved), 100.0).grants
+
+
+def test_what_runs_on_past_its_time_limit_may_end_at_once() -> None:
+    drawn = draw("fabric f\nleaf l\n  m0 aaaaaaaa\n", {"a": {"ends_at": 50.0}})
+    (wait,) = plan(replace(drawn, asks=(ask("N", 1, gpus=8, machines=1),)), 100.0).waits
+    assert wait.starts_by == 100.0
 
 
 def test_who_is_placed_on_room_kept_for_it_leaves_the_others_time_as_it_is() -> None:
@@ -110,6 +120,14 @@ def test_room_made_that_lost_its_network_is_given_up_and_made_elsewhere() -> Non
     assert [(grant.claim, grant.members[0].machine) for grant in again.grants] == [(2, bad)]
     assert len(again.evictions) == 1
     assert bad not in {kept.machine for kept in again.reserved}
+
+
+def test_room_that_has_no_rail_in_common_any_more_is_given_up() -> None:
+    drawn = draw("fabric f\nleaf l\nrails 2\n  m0 ........ dark:0\n  m1 ........ dark:1\n")
+    asks = (ask("gang", 1, gpus=16, machines=2, **INFINIBAND), ask("small", 2, gpus=8, machines=1))
+    kept = (Reserved(1, "m0", 255), Reserved(1, "m1", 255))
+    decided = plan(replace(drawn, reserved=kept, asks=asks), 0.0)
+    assert ([grant.claim for grant in decided.grants], decided.reserved) == ([2], ())
 
 
 def test_machines_gathered_for_a_gang_have_a_rail_in_common() -> None:
